@@ -64,7 +64,7 @@ class World:
         """Append a takeover record, and let the takeover know it."""
         record = TEST_STATE.takeover("p:1", partition, PRODUCER, epoch)
         offset = self.write(partition, record, epoch=epoch)
-        self.takeover.taken[partition] = TakenOver(offset, PRODUCER, epoch)
+        self.takeover.outcomes[partition] = TakenOver(offset, PRODUCER, epoch)
 
     def filled(self) -> None:
         for partition in PARTITIONS:

@@ -224,10 +224,10 @@ class Channel(trio.abc.Stream):
     def _flush(self) -> None:
         while self._unsent:
             try:
-                taken = self._transport.send(bytes(self._unsent))
+                sent_bytes = self._transport.send(bytes(self._unsent))
             except BlockingIOError:
                 break
-            del self._unsent[:taken]
+            del self._unsent[:sent_bytes]
         self._transport.want(READ | WRITE if self._unsent else READ)
 
 

@@ -130,12 +130,12 @@ class ClusterClient:
         outcome = await race(attempts, _TROUBLE, ClusterConnection.aclose)
         reasons += outcome.failures.values()
         over = set(outcome.failures)
-        taken = None
+        new_connection = None
         if outcome.winner is not None:
-            index, taken = outcome.winner
+            index, new_connection = outcome.winner
             over.add(index)
         candidates[:] = [address for index, address in enumerate(candidates) if index not in over]
-        return taken
+        return new_connection
 
     async def _response_of(
         self, opened: ClusterConnection, key: int, query: RequestMessage[R]

@@ -205,9 +205,9 @@ class ClusterConnection:
             if not chunk:
                 raise UpstreamLost(f"{self.address} closed the connection")
             self._received += chunk
-        taken = bytes(self._received[:size])
+        data = bytes(self._received[:size])
         del self._received[:size]
-        return taken
+        return data
 
 
 @asynccontextmanager

@@ -338,6 +338,6 @@ class BrokerConnection:
             if not chunk:
                 raise UpstreamLost(CLOSED)
             self._received += chunk
-        taken = bytes(memoryview(self._received)[:size])
+        data = bytes(memoryview(self._received)[:size])
         del self._received[:size]
-        return taken
+        return data

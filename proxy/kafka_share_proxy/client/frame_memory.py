@@ -34,9 +34,9 @@ class FrameMemory:
             memory = room(size + size // SPARE)
             if len(memory) <= FRAME_BYTES_MAX:
                 self._known.append(memory)
-        taken = memoryview(memory)[:size]
+        view = memoryview(memory)[:size]
         self.drop_unused(UNUSED_MAX)
-        return taken
+        return view
 
     def drop_unused(self, unused_max: int = 1) -> None:
         unused = [number for number, each in enumerate(self._known) if _is_free(each)]

@@ -141,7 +141,7 @@ class IteratedRecords:
             RecordDeserializationError: the first record cannot be deserialized. It remains the first.
         """
         self._put_back()
-        taken: list[_Piece] = []
+        pieces: list[_Piece] = []
         room = records_max
         while room > 0 and (piece := self._next_piece()) is not None:
             if len(piece.records) > room:
@@ -150,13 +150,13 @@ class IteratedRecords:
             try:
                 piece = self._deserialized(piece)
             except RecordDeserializationError:
-                if not taken:
+                if not pieces:
                     raise
                 break
-            taken.append(piece)
+            pieces.append(piece)
             room -= len(piece.records)
         return MadeRecords(
-            [part for each in taken for part in each.parts], [record for each in taken for record in each.records]
+            [part for each in pieces for part in each.parts], [record for each in pieces for record in each.records]
         )
 
     def forget(self, partition: TopicPartition) -> None:

@@ -95,13 +95,13 @@ class RecordSupply:
             RecordsUnreadable: the next batch cannot be read. Its position stays, and it is read again. Without
                 `may_raise`, a later call raises it.
         """
-        taken = self._of_ready(records_max, room, may_raise)
-        if not taken and records_max > 0:
+        parts = self._of_ready(records_max, room, may_raise)
+        if not parts and records_max > 0:
             options = self._core.options
             chunks = self._fetches.take(bytes_max)
             self._ready.extend(_Reading(each, options, check_crcs=self._check_crcs) for each in chunks)
-            taken = self._of_ready(records_max, room, may_raise)
-        return taken
+            parts = self._of_ready(records_max, room, may_raise)
+        return parts
 
     def _of_ready(self, records_max: int, room: Room, may_raise: bool) -> list[PartitionRecords]:
         take = _Taking(records_max, room)

@@ -308,8 +308,8 @@ class ShareConsumer(ClusterCalls):
         while True:
             self._run_callbacks()
             self._raise_errors()
-            taken = self._core.take(self._network.clock.now())
-            if taken and (records := [*taken.again, *self._deserialized(share_records(taken.parts))]):
+            delivery = self._core.take(self._network.clock.now())
+            if delivery and (records := [*delivery.again, *self._deserialized(share_records(delivery.parts))]):
                 return records
             if self._errors:
                 continue

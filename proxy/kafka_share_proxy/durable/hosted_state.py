@@ -351,9 +351,9 @@ class HostedState:
             raise faults.first_of(group) from None
 
     async def _wait_taken(self, takeover: Takeover, reader: TakeoverReader) -> None:
-        while len(takeover.taken) < len(takeover.part):
+        while len(takeover.outcomes) < len(takeover.part):
             takeover.changed = trio.Event()
-            if takeover.checking and len(takeover.taken) + len(takeover.checking) == len(takeover.part):
+            if takeover.checking and len(takeover.outcomes) + len(takeover.checking) == len(takeover.part):
                 await self._check(takeover, reader, sorted(takeover.checking))
                 continue
             await takeover.changed.wait()
@@ -396,7 +396,7 @@ class HostedState:
     def _taken_over(self, partition: int, outcome: TakenOver) -> None:
         takeover = self._takeovers.get(partition)
         if takeover is not None:
-            takeover.taken.setdefault(partition, outcome)
+            takeover.outcomes.setdefault(partition, outcome)
             takeover.note()
 
     def _checking(self, partition: int) -> None:

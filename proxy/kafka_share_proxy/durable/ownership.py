@@ -91,7 +91,7 @@ class Takeover:
     part: set[int] = field(default_factory=set)
     """Partitions that are taken over now."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    taken: dict[int, TakenOver] = field(default_factory=dict)
+    outcomes: dict[int, TakenOver] = field(default_factory=dict)
     checking: set[int] = field(default_factory=set)
     replays: dict[int, Replay] = field(default_factory=dict)
     changed: trio.Event = field(default_factory=trio.Event)
@@ -101,7 +101,7 @@ class Takeover:
 
     def next_part(self, requested: Collection[int]) -> list[int]:
         """Choose what is taken over now: requested partitions, or else others. Return them in order."""
-        for progress in (self.taken, self.checking, self.replays):
+        for progress in (self.outcomes, self.checking, self.replays):
             progress.clear()
         first = set() if self.restores else self.partitions.intersection(requested)
         self.has_clients |= bool(first)
@@ -125,7 +125,7 @@ class Takeover:
         self.part &= self.partitions
         self.checking &= self.partitions
         for partition in partitions:
-            self.taken.pop(partition, None)
+            self.outcomes.pop(partition, None)
             self.replays.pop(partition, None)
         if not self.partitions:
             self.scope.cancel()

@@ -71,7 +71,7 @@ class TakeoverReader:
     async def read(self) -> None:
         """Read up to the takeover records, until it succeeds. An unreadable partition is left out."""
         takeover = self._takeover
-        takeover.replays = {p: takeover.replays[p].ending(taken.offset) for p, taken in takeover.taken.items()}
+        takeover.replays = {p: takeover.replays[p].ending(outcome.offset) for p, outcome in takeover.outcomes.items()}
         await self._until_done(self._read)
 
     async def had_owner(self, partitions: Collection[int]) -> bool:

@@ -144,10 +144,10 @@ class PeerLink:
         while self._unsent:
             try:
                 with memoryview(self._unsent) as waiting:
-                    taken = self._transport.send(waiting)
+                    sent_bytes = self._transport.send(waiting)
             except BlockingIOError:
                 break
-            del self._unsent[:taken]
+            del self._unsent[:sent_bytes]
         self._transport.want(READ | WRITE if self._unsent else READ)
 
     def _on_event(self, mask: int) -> None:

@@ -84,16 +84,16 @@ def group(services: ShareServices, group_id: str, *, only_loaded: bool = False) 
     locks = sorted(
         ((lock, key) for key, share in shares for lock in share.partition.locks()), key=lambda pair: pair[0].acquired_at
     )
-    taken: dict[str, tuple[int, int]] = {}
+    lock_totals: dict[str, tuple[int, int]] = {}
     for lock, _ in locks:
-        records, renewals = taken.get(lock.member_id, (0, 0))
-        taken[lock.member_id] = records + lock.last - lock.first + 1, max(renewals, lock.renewals)
+        records, renewals = lock_totals.get(lock.member_id, (0, 0))
+        lock_totals[lock.member_id] = records + lock.last - lock.first + 1, max(renewals, lock.renewals)
     return {
         "group": group_id,
         "state": held.state,
         "epoch": held.epoch,
         "settings": _settings(services, group_id),
-        "members": [_member(services, held, member, taken, now) for member in held.describe().members],
+        "members": [_member(services, held, member, lock_totals, now) for member in held.describe().members],
         "partitions": partitions[:PARTITIONS_MAX],
         "partitions_left_out": max(len(partitions) - PARTITIONS_MAX, 0),
         "locks": [_lock(services, key, lock, now) for lock, key in locks[:LOCKS_MAX]],
@@ -235,10 +235,10 @@ def _member(
     services: ShareServices,
     held: ShareGroup,
     member: MemberDescription,
-    taken: Mapping[str, tuple[int, int]],
+    lock_totals: Mapping[str, tuple[int, int]],
     now: float,
 ) -> View:
-    acquired, renewals_most = taken.get(member.member_id, (0, 0))
+    acquired, renewals_most = lock_totals.get(member.member_id, (0, 0))
     return {
         "member": member.member_id,
         "client_id": member.client_id,

@@ -178,8 +178,8 @@ class Supervisor:
     # Workers
 
     def _begin(self, config: Config) -> Generation:
-        taken = [*self._current.numbers] if self._current is not None else []
-        free = (number for number in NUMBERS if number not in taken)
+        current_numbers = [*self._current.numbers] if self._current is not None else []
+        free = (number for number in NUMBERS if number not in current_numbers)
         numbers = list(islice(free, config.worker_count))
         generation = Generation(config, numbers, self._hire, self._notes, self._cover)
         for place in generation.places:

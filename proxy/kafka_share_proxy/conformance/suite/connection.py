@@ -130,9 +130,9 @@ class PeerConnection:
     async def _exactly(self, count: int) -> bytes:
         while len(self._buffer) < count:
             await self._more()
-        taken = bytes(self._buffer[:count])
+        data = bytes(self._buffer[:count])
         del self._buffer[:count]
-        return taken
+        return data
 
     async def _more(self) -> None:
         try:

@@ -117,7 +117,7 @@ class FetchRequests:
 
     def take(self, bytes_max: float = math.inf) -> list[FetchedChunk]:
         """Return at least one chunk if any is returnable. Positions do not advance here."""
-        taken: list[FetchedChunk] = []
+        chunks: list[FetchedChunk] = []
         kept: deque[FetchedChunk] = deque()
         waiting: set[TopicPartition] = set()
         size = 0
@@ -126,15 +126,15 @@ class FetchRequests:
                 self.buffered_bytes -= len(chunk.records)
             elif not self._positions[chunk.partition].is_returnable:
                 kept.append(chunk.apart())
-            elif chunk.partition in waiting or (taken and size + len(chunk.records) > bytes_max):
+            elif chunk.partition in waiting or (chunks and size + len(chunk.records) > bytes_max):
                 kept.append(chunk)
                 waiting.add(chunk.partition)
             else:
                 size += len(chunk.records)
                 self.buffered_bytes -= len(chunk.records)
-                taken.append(chunk)
+                chunks.append(chunk)
         self._buffer = kept
-        return taken
+        return chunks
 
     @property
     def has_new_room(self) -> bool:

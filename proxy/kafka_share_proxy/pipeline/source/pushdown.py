@@ -27,10 +27,10 @@ class Predicate(NamedTuple):
         for each in filters:
             name = ".".join(each.attribute) if hasattr(each, "attribute") else ""
             taker = _TAKERS.get(name)
-            taken = None if taker is None else taker(predicate, each)
-            if taken is None or name == "key":
+            narrower_predicate = None if taker is None else taker(predicate, each)
+            if narrower_predicate is None or name == "key":
                 remaining.append(each)
-            predicate = taken or predicate
+            predicate = narrower_predicate or predicate
         return predicate, remaining
 
 

@@ -206,23 +206,23 @@ def acquire(fetching: ShareFetching, survey: Survey, *, may_read_ahead: bool) ->
     if not ready or not _has_room(fetching, survey, bytes_remaining):
         return False
     records_remaining = fetching.request.max_records
-    taken, ranges = False, 0
+    has_acquired, ranges = False, 0
     for index, item in enumerate(ready):
         if records_remaining <= 0 or bytes_remaining <= 0 or ranges >= RANGES_MAX:
             break
         results.setdefault(item.partition, Result())
         result = _acquire_from(
-            fetching, item, records_remaining, bytes_remaining // (len(ready) - index), at_least_one=not taken
+            fetching, item, records_remaining, bytes_remaining // (len(ready) - index), at_least_one=not has_acquired
         )
         if result is not None:
             results[item.partition] = result
-            taken = True
+            has_acquired = True
             ranges += len(result.acquired)
             records_remaining -= sum(last - first + 1 for first, last, _ in result.acquired)
             bytes_remaining -= len(result.records)
-    if taken and may_read_ahead:
+    if has_acquired and may_read_ahead:
         _read_ahead(fetching, ready)
-    return taken
+    return has_acquired
 
 
 def _has_room(fetching: ShareFetching, survey: Survey, max_bytes: int) -> bool:

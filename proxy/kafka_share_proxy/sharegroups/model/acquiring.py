@@ -105,6 +105,7 @@ class Acquirer:
     """One acquire on one window."""
 
     __slots__ = (
+        "acquired_ranges",
         "batch_size",
         "budget",
         "data_first",
@@ -115,7 +116,6 @@ class Acquirer:
         "read",
         "record_limit",
         "settings",
-        "taken",
         "window",
     )
 
@@ -143,7 +143,7 @@ class Acquirer:
         self.data_first = 0
         self.data_last = 0
         """First and last offset that may be acquired."""
-        self.taken: Ranges = []
+        self.acquired_ranges: Ranges = []
 
     def acquire(self, max_records: int) -> Acquisition:
         batches = self.read.batches
@@ -154,7 +154,7 @@ class Acquirer:
         if not self._set_bounds(max_records):
             return NOTHING
         self._walk()
-        if self.read.aborted and self.taken:
+        if self.read.aborted and self.acquired_ranges:
             self._archive_aborted()
         self.window.advance()
         return self._response()
@@ -217,13 +217,13 @@ class Acquirer:
                 return
             count_max = max([part.count for part in free])
             whole = False
-        if count_max >= throttled and self.taken:
+        if count_max >= throttled and self.acquired_ranges:
             self.budget = 0
             return
         if whole and count_max < throttled:
             self.budget -= run.last - run.first + 1
             self._lock(run)
-            self.taken.append((run.first, run.last, run.count))
+            self.acquired_ranges.append((run.first, run.last, run.count))
             return
         unit = window.explode(run)
         self._acquire_parts(unit, free or self._free_parts(index))
@@ -282,7 +282,7 @@ class Acquirer:
                 break
             if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and run.count == limit:
                 break
-        self.taken += ranges
+        self.acquired_ranges += ranges
         self.budget -= acquired
 
     # Offsets that are not tracked yet.
@@ -332,7 +332,7 @@ class Acquirer:
         run = OffsetRun(window, first, first if count == 1 else first + count - 1, ACQUIRED, 0)
         self._lock(run)
         window.insert(run)
-        self.taken.append((first, run.last, 1))
+        self.acquired_ranges.append((first, run.last, 1))
         if run.last < last:
             rest = OffsetRun(window, run.last + 1, last, AVAILABLE, 0)
             run.unit = rest.unit = Unit(first, last)
@@ -370,8 +370,8 @@ class Acquirer:
         """Archive acquired records of aborted transactions, and cut them out (sharegroups/README.md rule 34)."""
         kept: Ranges = []
         aborted = self.read.aborted
-        at = bisect_left(aborted, self.taken[0][0], key=itemgetter(1))
-        for first, last, count in self.taken:
+        at = bisect_left(aborted, self.acquired_ranges[0][0], key=itemgetter(1))
+        for first, last, count in self.acquired_ranges:
             while at < len(aborted) and aborted[at][0] <= last:
                 low, high = max(first, aborted[at][0]), min(last, aborted[at][1])
                 if low <= high:
@@ -384,7 +384,7 @@ class Acquirer:
                 at += 1
             if first <= last:
                 kept.append((first, last, count))
-        self.taken = kept
+        self.acquired_ranges = kept
 
     def _archive(self, first: int, last: int) -> None:
         window = self.window
@@ -393,17 +393,17 @@ class Acquirer:
         window.join(first)
 
     def _response(self) -> Acquisition:
-        taken = self.taken
-        if not taken:
+        ranges = self.acquired_ranges
+        if not ranges:
             return NOTHING
         batches = self.read.batches
-        first_offset, last_offset = taken[0][0], taken[-1][1]
+        first_offset, last_offset = ranges[0][0], ranges[-1][1]
         first_batch = max(first_from(batches, first_offset + 1) - 1, 0)
         last_batch = max(first_from(batches, last_offset + 1, first_batch) - 1, first_batch)
-        count = len(taken)
-        for first, last, _ in taken:
+        count = len(ranges)
+        for first, last, _ in ranges:
             count += last - first
-        return Acquisition(tuple(taken), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
+        return Acquisition(tuple(ranges), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
 
 
 def _extend(ranges: Ranges, run: OffsetRun) -> None:

@@ -128,7 +128,7 @@ class OrderedAcquirer(Acquirer):
 
     def _walk(self) -> None:
         super()._walk()
-        self.order.locked += sum([last - first + 1 for first, last, _ in self.taken])
+        self.order.locked += sum([last - first + 1 for first, last, _ in self.acquired_ranges])
 
     def _forget_compacted(self, first: int, last: int) -> None:
         """See Acquirer. Blocked offsets may have been compacted too."""

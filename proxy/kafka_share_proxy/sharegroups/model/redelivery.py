@@ -118,7 +118,7 @@ class DelayedRuns:
 
     def take(self, now: float) -> dict[Any, list[OffsetRun]]:
         """Remove the runs that are due, by share partition. Those whose release is not stored yet wait on."""
-        taken: dict[Any, list[OffsetRun]] = {}
+        due_runs: dict[Any, list[OffsetRun]] = {}
         early: list[OffsetRun] = []
         while self.next() <= now:
             run = heappop(self._heap)[2]
@@ -126,10 +126,10 @@ class DelayedRuns:
                 early.append(run)
             else:
                 del self._due[run]
-                taken.setdefault(run.partition, []).append(run)
+                due_runs.setdefault(run.partition, []).append(run)
         for run in early:
             self.add(run, now + STORED_AGAIN_S)
-        return taken
+        return due_runs
 
     def stored_s(self, due: float) -> int:
         """Return a due time as it is stored: seconds since 1970, rounded up."""

@@ -222,12 +222,12 @@ class ShareWrites:
         if lane.letters is not None and self.transactions is not None and not lane.under_way:
             self._start_letters(lane, lane.letters, self.transactions)
         while lane.waiting and not lane.under_way:
-            taken = self._take(lane)
-            if not taken:
+            batches = self._take(lane)
+            if not batches:
                 return  # all of them wait for the transaction in flight
-            lane.under_way = len(taken)
+            lane.under_way = len(batches)
             begun = self._now()
-            for orders, records in taken:
+            for orders, records in batches:
                 append = self._journal.append(records) if records else settled(None)
                 self.after(append, partial(self._finish, lane, orders, append, begun))
 
@@ -235,7 +235,7 @@ class ShareWrites:
         """Return the next round with its records: for each share partition one append, with all changes that wait."""
         is_alone = len(lane.waiting) == 1 and not lane.in_letters
         gathered, kept = ([lane.waiting], list[_Order]()) if is_alone else self._gather(lane)
-        taken: list[tuple[list[_Order], list[Entry]]] = []
+        batches: list[tuple[list[_Order], list[Entry]]] = []
         size, remaining = 0, list[_Order]()
         for orders in gathered:
             if size >= ROUND_BYTES_MAX:
@@ -243,10 +243,10 @@ class ShareWrites:
                 continue
             records = self._records(orders)
             size += sum([len(value or b"") for _, value in records])
-            taken.append((orders, records))
+            batches.append((orders, records))
             self._changes_waiting -= sum([order.change is not None for order in orders])
         lane.waiting = remaining + kept
-        return taken
+        return batches
 
     def _gather(self, lane: _Lane) -> tuple[list[list[_Order]], list[_Order]]:
         """Return the orders that may be written now, by share partition, and those that wait.

@@ -182,10 +182,10 @@ class KeySampling:
         """
         if len(self._partitions) >= PLACES_MAX:
             self._partitions.clear()
-        begun = self._partitions[place] = _Partition(count)
+        partition = self._partitions[place] = _Partition(count)
         if every > 1:
-            begun.add(self._draw() * begun.size(every) * every, every)
-        return begun
+            partition.add(self._draw() * partition.size(every) * every, every)
+        return partition
 
     def _earn(self, rows: int) -> int:
         """Add earned keys to the budget, and return the current number of rows per key."""

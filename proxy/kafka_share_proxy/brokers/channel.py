@@ -68,7 +68,7 @@ class Channel(trio.abc.Stream):
         self._reactor = reactor
         self._transport = transport
         self._frames = frames.FrameReader(frame_bytes)
-        self._begun = False
+        self._has_begun = False
         self._changed = trio.Event()
         self._unsent = bytearray()
         self._in_flight: deque[_InFlight] = deque()
@@ -119,7 +119,7 @@ class Channel(trio.abc.Stream):
     def begin(self, opened: ClusterConnection) -> None:
         self.versions, self.expires = opened.versions, opened.expires
         self._correlation_ids = opened.correlation_ids
-        self._begun = True
+        self._has_begun = True
         self._transport.want(READ)
 
     @property
@@ -186,7 +186,7 @@ class Channel(trio.abc.Stream):
     def _on_event(self, mask: int) -> None:
         if mask & WRITE:
             self._flush()
-        if not self._begun:
+        if not self._has_begun:
             self._changed.set()
             if mask & ~WRITE:  # the woken task reads it; the loop need not report it again until then
                 self._transport.want(WRITE if self._unsent else 0)

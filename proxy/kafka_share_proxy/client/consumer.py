@@ -215,11 +215,11 @@ class Consumer(ClusterCalls):
             return result._replace(records=PolledRecords())
 
     async def _polled(self, timeout_s: float, records_max: int) -> PollResult:
-        begun = trio.current_time()
+        started_at = trio.current_time()
         if self._gives_up:
             await self.unsubscribe()
-        result = await self._poll.run(begun + timeout_s, records_max)
-        facts = {**result.records.counts(), "took_s": trio.current_time() - begun}
+        result = await self._poll.run(started_at + timeout_s, records_max)
+        facts = {**result.records.counts(), "took_s": trio.current_time() - started_at}
         self._network.observe(ConsumerNote(POLLED, facts))
         return self._intercepted(result) if self._interceptors and len(result.records) else result
 
@@ -332,11 +332,11 @@ class Consumer(ClusterCalls):
         """
         self._needs_group("commit")
         to_commit = self._consumed() if offsets is None else self._core.split(checked_offsets(offsets))
-        begun = trio.current_time()
+        started_at = trio.current_time()
         outcome = await self._network.call(lambda call_id: event_types.Commit(call_id, to_commit))
         errors = outcome.errors if isinstance(outcome, event_types.CommitRefused) else {}
         left_out: LeftOut = {} if outcome is None else outcome.left_out
-        facts = {"partitions": shown(to_commit), "took_s": trio.current_time() - begun, "refused": shown(errors)}
+        facts = {"partitions": shown(to_commit), "took_s": trio.current_time() - started_at, "refused": shown(errors)}
         self._network.observe(ConsumerNote(COMMITTED, {**facts, "left_out": count_offsets(left_out)}))
         for each, ranges in left_out.items():
             self._network.log.warning(TroubleKind.REQUEST, left_out_text(each, ranges))

@@ -162,14 +162,14 @@ class Replay:
 
     def _apply(self, writer: Reign, record: Record) -> None:
         key = record.key or b""
-        begun = self.reign_of(key)
-        if begun is not None:
-            if record.value is not None and begun == writer:
+        key_reign = self.reign_of(key)
+        if key_reign is not None:
+            if record.value is not None and key_reign == writer:
                 self.reign = writer
                 self._takeovers.pop(writer, None)
                 self._takeovers[writer] = key
             elif record.value is None and writer == self.reign:
-                self._takeovers.pop(begun, None)
+                self._takeovers.pop(key_reign, None)
             return
         if writer != self.reign:
             return

@@ -156,11 +156,11 @@ async def _next_entries(
     entries = await fetch(opened, source, positions(replays), wait_ms, partition_bytes=partition_bytes)
     unknown = {partition for partition, replay in replays.items() if replay.start == UNKNOWN}
     cut = [each.partition_index for each in entries if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE]
-    if begun := sorted(unknown.intersection(cut)):
-        for partition, offset in (await offsets(opened, source.topic, begun, EARLIEST)).items():
+    if unknown_starts := sorted(unknown.intersection(cut)):
+        for partition, offset in (await offsets(opened, source.topic, unknown_starts, EARLIEST)).items():
             replays[partition].start = offset
             replays[partition].next_offset = max(replays[partition].next_offset, offset)
-        entries = [each for each in entries if each.partition_index not in begun]
+        entries = [each for each in entries if each.partition_index not in unknown_starts]
     for each in entries:
         check(source.topic, each.partition_index, each.error_code)
         if each.partition_index in unknown:

@@ -68,7 +68,7 @@ class StateHome:
             on_lost=self._partition_lost,
         )
         self._changed = trio.Event()
-        self._begun: set[int] = set()
+        self._active_numbers: set[int] = set()
         """Assigned numbers that have not been given up."""
         self._lost: set[int] = set()
         """Numbers to be stopped, which another proxy has taken over."""
@@ -91,7 +91,11 @@ class StateHome:
 
     @property
     def served(self) -> set[int]:
-        return {n for n in self._begun if all(n in each.served for each in self.states if n < each.state.partitions)}
+        return {
+            n
+            for n in self._active_numbers
+            if all(n in each.served for each in self.states if n < each.state.partitions)
+        }
 
     @property
     def appends(self) -> int:
@@ -164,7 +168,7 @@ class StateHome:
     async def hand_over(self) -> None:
         """Let others own everything. Return once they do, and requests that arrive here are sent to them."""
         self._owner.retire()
-        while self._begun or not self._owner.all_elsewhere:  # noqa: ASYNC110 - changed by other members
+        while self._active_numbers or not self._owner.all_elsewhere:  # noqa: ASYNC110 - changed by other members
             await trio.sleep(HAND_OVER_CHECK_S)
 
     async def retire(self) -> None:
@@ -199,10 +203,10 @@ class StateHome:
             self._changed = trio.Event()
             assigned = self._owner.assigned
             lost, self._lost = self._lost, set()
-            unassigned = self._begun - assigned
+            unassigned = self._active_numbers - assigned
             if unassigned - lost and self._owner.is_valid():
                 await self._drain(unassigned - lost)
-            await self._give_up(unassigned | (lost & self._begun))
+            await self._give_up(unassigned | (lost & self._active_numbers))
             self._owner.stopped(unassigned)
             if lost:
                 await trio.sleep(AGAIN_S)
@@ -211,7 +215,7 @@ class StateHome:
                 await self._changed.wait()
 
     def _follow(self, assigned: frozenset[int], nursery: trio.Nursery) -> None:
-        added = assigned - self._begun
+        added = assigned - self._active_numbers
         is_sharing = self.links is not None and self._owner.is_member
         for hosted in self.states:
             if is_sharing:
@@ -223,7 +227,7 @@ class StateHome:
             if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
         if not self._is_retiring:
-            self._begun |= added
+            self._active_numbers |= added
 
     @property
     def _announced_groups(self) -> Collection[str]:
@@ -242,7 +246,7 @@ class StateHome:
     async def _give_up(self, numbers: Collection[int]) -> None:
         if not numbers:
             return
-        self._begun.difference_update(numbers)
+        self._active_numbers.difference_update(numbers)
         for hosted in self.states:
             await hosted.give_up(numbers, _owned_elsewhere(hosted))
 

@@ -156,10 +156,10 @@ def _move(services: ShareServices, moves: Moves, method: str, words: Sequence[st
         return _no_group(services, group_id)
     begin = moves.hand_over if action == "hand-over" else moves.take_back
     try:
-        begun = begin(group_id, wait_s=float(rest[0]), force=len(rest) > 1)
+        move = begin(group_id, wait_s=float(rest[0]), force=len(rest) > 1)
     except MoveRefused as refusal:
         return refused(HTTPStatus.CONFLICT, str(refusal))
-    return HTTPStatus.ACCEPTED, begun.view()
+    return HTTPStatus.ACCEPTED, move.view()
 
 
 def _read(request: AdminRequest, body: Mapping[str, Any]) -> Page:

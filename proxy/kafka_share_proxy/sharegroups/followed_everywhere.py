@@ -113,12 +113,12 @@ def follow(services: ShareServices, words: Sequence[str]) -> CommandResult | Non
         if followed is not None:
             followed.go_on()
         return CommandResult(HTTPStatus.OK, {})
-    begun = followed is None
+    is_new = followed is None
     if followed is None:
         followed = services.followed[group_id] = FollowedGroup(services, float(lock_s))
     followed.lease_until = services.timers.now() + LEASE_S
     _begin_step(services, group_id, followed, step)
-    return CommandResult(HTTPStatus.OK, {"begun": begun, **_body(followed.state())})
+    return CommandResult(HTTPStatus.OK, {"begun": is_new, **_body(followed.state())})
 
 
 def current(services: ShareServices, group_id: str) -> FollowedGroup | None:

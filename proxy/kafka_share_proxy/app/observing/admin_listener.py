@@ -344,8 +344,8 @@ async def _confirmation(
 async def _finish_lookups(begins: Iterable[Callable[[], Promise[None]]]) -> None:
     """Begin all look-ups at brokers, and wait for them."""
     with trio.move_on_after(LOOKUP_WAIT_S):
-        for begun in [begin() for begin in begins]:
-            await until_settled(begun)
+        for lookup in [begin() for begin in begins]:
+            await until_settled(lookup)
 
 
 def _probed(request: h11.Request, path: bytes, probes: Probes) -> Response:

@@ -50,7 +50,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.ended = trio.Event()
-        self._begun = trio.Event()
+        self._start_event = trio.Event()
         self._one_at_a_time = trio.Lock()
         self._status = 0
         self._ours: socket.socket | None = None
@@ -64,7 +64,7 @@ class ForkServer:
                 with theirs:
                     self._process = process = await start_program(forks.DESCRIPTOR, theirs)
                 self._ours = ours
-                self._begun.set()
+                self._start_event.set()
                 try:
                     self._status = await process.wait()
                 finally:
@@ -73,7 +73,7 @@ class ForkServer:
                         await process.wait()
         finally:
             self._ours = None
-            self._begun.set()
+            self._start_event.set()
             self.ended.set()
 
     def kill(self) -> None:
@@ -88,7 +88,7 @@ class ForkServer:
             NotStarted: the process has ended.
         """
         async with self._one_at_a_time:
-            await self._begun.wait()
+            await self._start_event.wait()
             pid = await self._fork(theirs)
             if pid is None:
                 await self.ended.wait()

@@ -30,7 +30,7 @@ AT_ONCE_BYTES = 8 << 10
 class LocalRequests:
     """Local request of one connection. There is at most one."""
 
-    __slots__ = ("_begun", "_connection", "_frame", "_request", "_response_bytes", "_task", "client_id")
+    __slots__ = ("_connection", "_frame", "_request", "_response_bytes", "_started_at", "_task", "client_id")
 
     def __init__(self, connection: ForwardedConnection) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class LocalRequests:
         self._frame = memoryview(b"")
         self._task: Task[frames.ResponseFrame | None] | None = None
         self._response_bytes = 0
-        self._begun = 0.0
+        self._started_at = 0.0
         self.client_id: str | None = None
         """Last client id of the client. The proxy's own requests carry it, because brokers have quotas by client id."""
 
@@ -48,13 +48,13 @@ class LocalRequests:
         Raises LocalProtocolError if another request is being served, or none was gathered.
         """
         self._connection.state.move(ClientState.MUTED)
-        self._begun = time.perf_counter()
+        self._started_at = time.perf_counter()
         self._request = request
         self._frame = frame
 
     def current(self) -> tuple[int, float] | None:
         """Return API key and age in seconds of the request in progress. None if there is none."""
-        return None if self._request is None else (self._request.route.key, time.perf_counter() - self._begun)
+        return None if self._request is None else (self._request.route.key, time.perf_counter() - self._started_at)
 
     @property
     def held(self) -> int:
@@ -162,7 +162,7 @@ class LocalRequests:
 
     def _response(self, response: frames.ResponseFrame) -> None:
         if self._request is not None:
-            self._connection.plane.served(self._request.route.key, time.perf_counter() - self._begun)
+            self._connection.plane.served(self._request.route.key, time.perf_counter() - self._started_at)
         self._connection.state.move(ClientState.RESPONDING)
         self._frame = memoryview(b"")
         self._connection.held.update()

@@ -34,13 +34,13 @@ class SynchronousFastPath:
     Created at the first such request.
     """
 
-    __slots__ = ("_begun", "_request", "_requests", "again", "owner")
+    __slots__ = ("_request", "_requests", "_started_at", "again", "owner")
 
     def __init__(self, connection: ForwardedConnection, requests: ClientToBroker) -> None:
         self.owner = connection
         self._requests = requests
         self._request: Request | None = None
-        self._begun = 0.0
+        self._started_at = 0.0
         self.again: Callable[[SynchronousFastPath, memoryview], bool] | None = None
         """Serves a request frame that repeats the last one, up to what may differ. Returns False for any other."""
 
@@ -61,7 +61,7 @@ class SynchronousFastPath:
         """
         owner, later = self.owner, self._requests.send_later
         owner.state.move(_SERVING)
-        self._request, self._begun = request, time.perf_counter()
+        self._request, self._started_at = request, time.perf_counter()
         owner.pending.append((correlation_id, expected))
         broker = owner.upstream.socket
         if later is None or broker is None or broker.has_unsent:
@@ -91,7 +91,7 @@ class SynchronousFastPath:
         if request is None:
             return False
         plane, state = owner.plane, owner.state
-        plane.served(request.key, time.perf_counter() - self._begun)
+        plane.served(request.key, time.perf_counter() - self._started_at)
         plane.count_local_response()
         if state.now is not _SERVING:
             return False

@@ -63,9 +63,9 @@ class EventFiles:
     def write(self) -> None:
         for file_key, tables in self._waiting.items():
             name = f"part-{uuid4().hex}.snappy.parquet"
-            begun, whole = (self._folder / each for each in (f".{name}", name))
-            _write(pa.concat_tables(tables), begun)
-            begun.rename(whole)
+            temporary_path, whole = (self._folder / each for each in (f".{name}", name))
+            _write(pa.concat_tables(tables), temporary_path)
+            temporary_path.rename(whole)
             self.written.append(Written(file_key.day, name))
         self._waiting.clear()
         self._bytes = 0

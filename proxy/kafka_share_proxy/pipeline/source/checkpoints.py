@@ -46,8 +46,10 @@ def files_of_batch(files: Files, checkpoint: str, number: int, start: Mapping[To
         if "tokens" in end:
             count = sum(span.end - span.start for _, span in read_written_share(end).tokens)
         else:
-            begun = start if before is None else read_written(before)
-            count = sum(max(0, offset - begun.get(partition, 0)) for partition, offset in read_written(end).items())
+            start_offsets = start if before is None else read_written(before)
+            count = sum(
+                max(0, offset - start_offsets.get(partition, 0)) for partition, offset in read_written(end).items()
+            )
     except BadStreamOffset:
         return None
     return files_for(count)

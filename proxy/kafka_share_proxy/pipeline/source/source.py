@@ -196,28 +196,33 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the end of the next batch. All batches before `start` are in Spark's commit log."""
-        begun, ids = read_written(start), read_ids(start)
+        start_offsets, ids = read_written(start), read_ids(start)
         planned = self._planned()
         if self._mirrored is not None:
-            self._mirrored.reached(begun)
+            self._mirrored.reached(start_offsets)
         partitions = planned.partitions()
         replaced = planned.replaced(ids)
-        begun = {partition: offset for partition, offset in begun.items() if partition.topic not in replaced}
+        start_offsets = {
+            partition: offset for partition, offset in start_offsets.items() if partition.topic not in replaced
+        }
         latest = planned.latest(partitions)
-        shorter = planned.truncated(begun, latest)
-        begun |= {
+        shorter = planned.truncated(start_offsets, latest)
+        start_offsets |= {
             partition: latest[partition] for partition in shorter if partition.topic in ids
         }  # all future records are new
         unknown = {partition.topic for partition in shorter if partition.topic not in ids}
-        begun = {partition: offset for partition, offset in begun.items() if partition.topic not in unknown}
-        begun |= planned.earliest([partition for partition in partitions if partition not in begun])
+        start_offsets = {
+            partition: offset for partition, offset in start_offsets.items() if partition.topic not in unknown
+        }
+        start_offsets |= planned.earliest([partition for partition in partitions if partition not in start_offsets])
         if self._target is not None:
             latest = {
-                partition: min(end, self._target.get(partition, begun[partition])) for partition, end in latest.items()
+                partition: min(end, self._target.get(partition, start_offsets[partition]))
+                for partition, end in latest.items()
             }
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        kept = {partition: offset for partition, offset in begun.items() if partition not in latest}
-        return written(admitted(begun, latest, most) | kept, planned.topic_ids())
+        kept = {partition: offset for partition, offset in start_offsets.items() if partition not in latest}
+        return written(admitted(start_offsets, latest, most) | kept, planned.topic_ids())
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         planned = self._planned()
@@ -229,13 +234,13 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
         """Return the tasks. The rows are the same each time, for any key ranges."""
-        begun, ends, ids = read_written(start), read_written(end), read_ids(end)
+        start_offsets, ends, ids = read_written(start), read_written(end), read_ids(end)
         planned = self._planned()
-        begun = continued(begun, read_ids(start), ends, ids)
+        start_offsets = continued(start_offsets, read_ids(start), ends, ids)
         lost = planned.replaced(ids)  # since the batch was planned
         ends = {partition: offset for partition, offset in ends.items() if partition.topic not in lost}
-        first = planned.earliest([partition for partition in ends if partition not in begun])
-        return input_partitions(planned.splits(between(begun, ends, first), ids=ids))
+        first = planned.earliest([partition for partition in ends if partition not in start_offsets])
+        return input_partitions(planned.splits(between(start_offsets, ends, first), ids=ids))
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         return read_split(self._options, partition)

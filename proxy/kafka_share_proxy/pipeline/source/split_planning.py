@@ -64,24 +64,24 @@ class PlannedRead:
         return topics
 
     def truncated(
-        self, begun: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+        self, reached_offsets: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
         """Return the partitions whose log ends before the offset that was reached.
 
         Metadata is refreshed first, because an old leader may report an old end. Raises OffsetsLost if failOnDataLoss
         is true, ReadRefused, Unavailable.
         """
-        shorter = [partition for partition, end in latest.items() if end < begun.get(partition, end)]
+        shorter = [partition for partition, end in latest.items() if end < reached_offsets.get(partition, end)]
         if not shorter:
             return []
         self._cluster.forget()
         ends = self.latest(shorter)
-        shorter = [partition for partition in shorter if ends[partition] < begun[partition]]
+        shorter = [partition for partition in shorter if ends[partition] < reached_offsets[partition]]
         for partition in shorter:
             self._lost(
                 OffsetsLost,
-                f"{partition}: the log ends at offset {ends[partition]}, and offset {begun[partition]} was reached: "
-                "the topic was deleted and created again, or lost its last records with a leader",
+                f"{partition}: the log ends at offset {ends[partition]}, and offset {reached_offsets[partition]} was "
+                "reached: the topic was deleted and created again, or lost its last records with a leader",
                 "continues with what the log has",
             )
         return shorter

@@ -76,7 +76,7 @@ def run(
 def _writer(
     lake: Lake, start: KeptStart, ranges: str, files_of: Callable[[int, Mapping[TopicPartition, int]], int | None]
 ) -> Callable[[DataFrame, int], None]:
-    begun = read_written({"v": 1, "t": json.loads(start.offsets)})
+    start_offsets = read_written({"v": 1, "t": json.loads(start.offsets)})
 
     def write(rows: DataFrame, number: int) -> None:
         from pyspark.sql import functions
@@ -84,7 +84,7 @@ def _writer(
         day = functions.date_format("timestamp", "yyyy-MM-dd")
         batch = functions.lit(f"{start.stream_id}-{number:010d}")
         labelled = rows.withColumn("ranges", functions.lit(ranges)).withColumn("day", day).withColumn("batch", batch)
-        lake.overwrite(labelled, TABLE, PARTITIONS, files_of(number, begun))
+        lake.overwrite(labelled, TABLE, PARTITIONS, files_of(number, start_offsets))
 
     return write
 

@@ -28,11 +28,14 @@ class TransactionTime:
     credit_s: float = CREDIT_MAX_S
     counted_to: float = 0.0
 
-    def next_at(self, begun: float, now: float, *, is_full: bool) -> float:
-        """Return when the next transaction may begin, after one from `begun` to `now`. `is_full`: more may wait."""
-        self.credit_s = min(CREDIT_MAX_S, self.credit_s + SHARE_MAX * (now - self.counted_to)) - (now - begun)
+    def next_at(self, started_at: float, now: float, *, is_full: bool) -> float:
+        """Return when the next transaction may begin, after one from `started_at` to `now`.
+
+        `is_full`: more may wait.
+        """
+        self.credit_s = min(CREDIT_MAX_S, self.credit_s + SHARE_MAX * (now - self.counted_to)) - (now - started_at)
         self.counted_to = now
-        soonest = begun + GATHER_S
+        soonest = started_at + GATHER_S
         if is_full or self.credit_s >= 0:
             self.credit_s = max(self.credit_s, -SHARE_MAX * GATHER_MAX_S)
             return soonest

@@ -192,9 +192,10 @@ class DeadLetterWriter:
                 return
             outside = self._records(target, chosen, sources)
             self._count_requests(chosen)
-            begun, is_full = self._timers.now(), sum(len(each.records) for each in outside) >= queue.pace.records_max
+            started_at = self._timers.now()
+            is_full = sum(len(each.records) for each in outside) >= queue.pace.records_max
             await self._writes.write_letters([(each.key, each.write) for each in chosen], outside)
-            lane.free_at = lane.time.next_at(begun, self._timers.now(), is_full=is_full)
+            lane.free_at = lane.time.next_at(started_at, self._timers.now(), is_full=is_full)
         except _TooLarge:
             self._undo(chosen)
             self._smaller(topic, queue)

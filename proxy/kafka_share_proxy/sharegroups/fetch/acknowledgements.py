@@ -40,7 +40,7 @@ class Acknowledging:
     codes: Codes
     """Outcome of each partition, as far as it is known."""
     changes: Sequence[Change]
-    begun: float
+    started_at: float
     written: Promise[Outcome] | None = None
 
     @property
@@ -54,7 +54,7 @@ class Acknowledging:
         """Append the changes to the journal, once."""
         if self.written is None:
             self.written = self.services.writes.write(self.changes)
-            self.begun = self.services.timers.now()
+            self.started_at = self.services.timers.now()
             if self.batches:
                 self.written.on_settled(self._count)
         return self.written
@@ -90,7 +90,7 @@ class Acknowledging:
         waits = response_bytes > 0 and not written.done
         reserved = response_bytes if waits and responses.reserve(response_bytes) else 0
         try:
-            is_reported = await settled_by(self.services.timers, self.begun + RESPONSE_MAX_S, written)
+            is_reported = await settled_by(self.services.timers, self.started_at + RESPONSE_MAX_S, written)
         finally:
             responses.release(reserved)
         for key, _ in self.changes:

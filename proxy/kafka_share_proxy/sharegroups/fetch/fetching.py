@@ -59,7 +59,7 @@ async def fetch(fetching: ShareFetching, acknowledging: Acknowledging | None) ->
     acquired_count = sum(1 for result in fetching.results.values() if result.acquired)
     figures.fetch_ratio.observe(acquired_count / len(fetching.order))
     if acquired_count:
-        figures.acquire_s.observe(fetching.services.timers.now() - fetching.begun)
+        figures.acquire_s.observe(fetching.services.timers.now() - fetching.started_at)
 
 
 def _survey(fetching: ShareFetching) -> Coroutine[Any, Any, Survey]:
@@ -74,7 +74,7 @@ async def _fetch(fetching: ShareFetching) -> None:
     another proxy it ends without records, because the response must confirm the acknowledgements before that.
     """
     services, connection, timers = fetching.services, fetching.connection, fetching.services.timers
-    confirmed_at, group_id = fetching.begun, fetching.group_id
+    confirmed_at, group_id = fetching.started_at, fetching.group_id
     while services.coordinator.sessions.lives(fetching.session) and not services.gate.is_closed(group_id):
         if timers.now() - confirmed_at >= RIGHTS_GRACE_S / 2:
             await refresh(connection, services, fetching.order)

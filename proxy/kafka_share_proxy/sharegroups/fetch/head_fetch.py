@@ -94,7 +94,7 @@ class HeadFetch(UpstreamFetch):
         self.errors: dict[TopicIdPartition, ErrorCode] = {}
         self._services = services
         self._reservations = {_partition(read): reservation for read, reservation in heads.items()}
-        self._begun = services.timers.now()
+        self._started_at = services.timers.now()
         self._to_wake = dict.fromkeys(reservation.key for reservation in heads.values())
         """Members that wait: those of the group for the heads, those of other groups for the records read."""
         bytes_max = min(sum(read.max_bytes for read in heads), services.options.read_ahead_bytes)
@@ -118,7 +118,7 @@ class HeadFetch(UpstreamFetch):
             if self.error_code != ErrorCode.NONE:
                 self.errors = dict.fromkeys(self._reservations, ErrorCode.of(self.error_code))
         finally:
-            took_s = self._services.timers.now() - self._begun
+            took_s = self._services.timers.now() - self._started_at
             for reservation in self._reservations.values():
                 self._services.figures.of(reservation.key.group_id).fetch_lock_s.observe(took_s)
             self._services.reads.let_go(self._reservations.values())

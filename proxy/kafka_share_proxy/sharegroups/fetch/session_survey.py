@@ -141,7 +141,7 @@ class ShareFetching:
     """Rights and leaders of the topics, for the first survey if the request does not wait before."""
     holder: int
     """Id of the proxy that keeps the records (`far_records`). 0 for this one."""
-    begun: float
+    started_at: float
     deadline: float
     """End of the client's wait."""
     results: Results = field(default_factory=dict)
@@ -189,7 +189,7 @@ def begin(
         order=session.rotated(),
         judged=judged,
         holder=holder_of(call.connection),
-        begun=services.timers.now(),
+        started_at=services.timers.now(),
         deadline=services.timers.now() + max(call.message.max_wait_ms, 0) / 1000,
     )
 

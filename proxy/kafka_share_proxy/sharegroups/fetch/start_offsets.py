@@ -113,13 +113,13 @@ async def start(fetching: ShareFetching, partitions: Sequence[TopicIdPartition])
     queried = set(keys)
     """Share partitions for which nothing was written. They are free again when this function ends, even by an error."""
     reads.starting.update(keys)
-    begun = services.timers.now()
+    started_at = services.timers.now()
     try:
         errors, writes = await _begin(fetching.connection, services, fetching.session, keys)
         for key, write in writes.items():
             queried.discard(key)
             write.on_settled(partial(reads.started, key))
-            write.on_settled(lambda: services.figures.load_s.observe(services.timers.now() - begun))
+            write.on_settled(lambda: services.figures.load_s.observe(services.timers.now() - started_at))
     finally:
         for key in queried:
             reads.started(key)

@@ -226,10 +226,10 @@ class ShareWrites:
             if not batches:
                 return  # all of them wait for the transaction in flight
             lane.under_way = len(batches)
-            begun = self._now()
+            started_at = self._now()
             for orders, records in batches:
                 append = self._journal.append(records) if records else settled(None)
-                self.after(append, partial(self._finish, lane, orders, append, begun))
+                self.after(append, partial(self._finish, lane, orders, append, started_at))
 
     def _take(self, lane: _Lane) -> list[tuple[list[_Order], list[Entry]]]:
         """Return the next round with its records: for each share partition one append, with all changes that wait."""
@@ -312,9 +312,9 @@ class ShareWrites:
         share = self._coordinator.share(order.key) if changes else None
         return [] if share is None else [(_state_key(order.key), share.partition.snapshot(*changes).encode())]
 
-    def _finish(self, lane: _Lane, orders: Sequence[_Order], append: Promise[None], begun: float) -> None:
+    def _finish(self, lane: _Lane, orders: Sequence[_Order], append: Promise[None], started_at: float) -> None:
         code = ErrorCode.NONE
-        self._observe_write(self._now() - begun)
+        self._observe_write(self._now() - started_at)
         try:
             append.result()
         except JournalRefused as refusal:

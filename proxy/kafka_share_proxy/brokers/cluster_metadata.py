@@ -177,5 +177,5 @@ def _count(known: Mapping[int, Leader]) -> int:
 
 def _never_back(before: tuple[Leader, ...], now: tuple[Leader, ...]) -> tuple[Leader, ...]:
     """Keep newer leaders against a broker that lags. Epoch -1 means unknown."""
-    kept = [old if 0 <= new.epoch < old.epoch else new for old, new in zip(before, now, strict=False)]
-    return (*kept, *now[len(kept) :])
+    leaders = [old if 0 <= new.epoch < old.epoch else new for old, new in zip(before, now, strict=False)]
+    return (*leaders, *now[len(leaders) :])

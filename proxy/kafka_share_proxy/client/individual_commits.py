@@ -64,8 +64,8 @@ class IndividualCommits:
         self._of[event.partition] = _Kept(ledger, position.moves, child_flows)
 
     def room(self, partition: TopicPartition) -> int:
-        kept = self._of.get(partition)
-        return self._outstanding_max - (kept.ledger.outstanding if kept else 0)
+        progress = self._of.get(partition)
+        return self._outstanding_max - (progress.ledger.outstanding if progress else 0)
 
     def delivered(self, parts: Iterable[PartitionRecords]) -> list[PartitionRecords]:
         """Return the parts without records that are done already."""
@@ -92,21 +92,21 @@ class IndividualCommits:
 
     def left_out(self, parts: Iterable[PartitionRecords], returned: Iterable[ConsumerRecord]) -> None:
         """Mark records as done that interceptors withheld."""
-        kept = {(each.topic, each.partition, each.offset) for each in returned}
+        returned_offsets = {(each.topic, each.partition, each.offset) for each in returned}
         for part in parts:
             for offset in part.records.positions.offsets:
-                if (*part.partition, offset) not in kept:
+                if (*part.partition, offset) not in returned_offsets:
                     self.done(part.partition, offset)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return offsets with ranges, for partitions that changed since `committed`."""
         self._forget_lost()
-        for kept in self._of.values():
-            kept.ledger.catch_up = kept.remaining
+        for progress in self._of.values():
+            progress.ledger.catch_up = progress.remaining
         offsets = {
-            partition: OffsetAndMetadata(kept.ledger.offset, kept.ledger.text())
-            for partition, kept in self._of.items()
-            if kept.ledger.offset is not None
+            partition: OffsetAndMetadata(progress.ledger.offset, progress.ledger.text())
+            for partition, progress in self._of.items()
+            if progress.ledger.offset is not None
         }
         return {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
 
@@ -115,25 +115,25 @@ class IndividualCommits:
 
     def _kept(self, part: PartitionRecords) -> _Kept:
         moves = self._positions[part.partition].moves if part.partition in self._positions else -1
-        kept = self._of.get(part.partition)
-        if kept is None or kept.moves != moves:
-            kept = self._of[part.partition] = self._moved(kept, moves, part)
-        return kept
+        progress = self._of.get(part.partition)
+        if progress is None or progress.moves != moves:
+            progress = self._of[part.partition] = self._moved(progress, moves, part)
+        return progress
 
-    def _moved(self, kept: _Kept | None, moves: int, part: PartitionRecords) -> _Kept:
+    def _moved(self, progress: _Kept | None, moves: int, part: PartitionRecords) -> _Kept:
         """Start a new ledger for the main flow after a move."""
-        if kept is None or not kept.remaining:
+        if progress is None or not progress.remaining:
             return _Kept(self._new(None), moves)
         begin = part.records.positions.offsets[0] if part.records else part.next_offset
-        if begin >= (kept.ledger.position or 0):
-            return kept._replace(moves=moves)
-        committed = kept.ledger.offset
+        if begin >= (progress.ledger.position or 0):
+            return progress._replace(moves=moves)
+        committed = progress.ledger.offset
         if committed is None or begin <= committed:
             return _Kept(self._new(None), moves)
-        before = [(start, min(end, begin)) for start, end in kept.ledger.snapshot().ranges if start < begin]
+        before = [(start, min(end, begin)) for start, end in progress.ledger.snapshot().ranges if start < begin]
         ledger = OffsetLedger(committed, before, outstanding_max=self._outstanding_max)
         ledger.jump(begin)
-        remaining = [OffsetSpan(start, min(end, begin)) for start, end in kept.remaining if start < begin]
+        remaining = [OffsetSpan(start, min(end, begin)) for start, end in progress.remaining if start < begin]
         return _Kept(ledger, moves, tuple(map(ledger.flow, remaining)))
 
     def _new(self, committed: int | None) -> OffsetLedger:

@@ -105,17 +105,17 @@ class RecordSupply:
 
     def _of_ready(self, records_max: int, room: Room, may_raise: bool) -> list[PartitionRecords]:
         take = _Taking(records_max, room)
-        kept: deque[_Reading] = deque()
+        retained_readings: deque[_Reading] = deque()
         try:
             while self._ready and not take.is_full:
                 reading = self._ready.popleft()
                 if self._fetches.is_stale(reading.chunk):
                     continue
                 if not self._fetches.may_return(reading.chunk) or not take.all_of(reading, may_raise=may_raise):
-                    kept.append(reading)
+                    retained_readings.append(reading)
         finally:
-            _close_beyond_budget(kept, keep_last=take.is_full)
-            self._ready.extendleft(reversed(kept))
+            _close_beyond_budget(retained_readings, keep_last=take.is_full)
+            self._ready.extendleft(reversed(retained_readings))
         return take.parts
 
 
@@ -168,14 +168,14 @@ class _Taking:
         return False
 
 
-def _close_beyond_budget(kept: deque[_Reading], *, keep_last: bool) -> None:
+def _close_beyond_budget(readings: deque[_Reading], *, keep_last: bool) -> None:
     """Drop opened batches that no poll may return now, where they take too much memory together.
 
     Args:
-        kept: chunks that this poll has passed over, or not taken to their end.
+        readings: chunks that this poll has passed over, or not taken to their end.
         keep_last: True if the poll was full: then it stopped at the last one, with which the next poll begins.
     """
-    waiting = list(kept)[: -1 if keep_last else None]
+    waiting = list(readings)[: -1 if keep_last else None]
     held_bytes = sum(each.held_bytes for each in waiting)
     for each in waiting:
         if held_bytes <= OPENED_BYTES_MAX:

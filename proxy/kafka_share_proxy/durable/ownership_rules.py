@@ -120,13 +120,13 @@ def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
     held = {m: [p for p in everything if owners.get(p) == m] for m in order}
     candidates = _candidates(members)
     quota = dict.fromkeys(order, 0) | _quotas({m: held[m] for m in candidates}, len(everything))
-    kept = {member_id: owned[: quota[member_id]] for member_id, owned in held.items()}
+    shares = {member_id: owned[: quota[member_id]] for member_id, owned in held.items()}
     for partition in (p for p in everything if p not in owners or owners[p] not in members):
-        neediest = max(order, key=lambda m: (quota[m] - len(kept[m]), m), default="")
-        if neediest and len(kept[neediest]) < quota[neediest]:
-            kept[neediest].append(partition)
+        neediest = max(order, key=lambda m: (quota[m] - len(shares[m]), m), default="")
+        if neediest and len(shares[neediest]) < quota[neediest]:
+            shares[neediest].append(partition)
     return {
-        member_id: OwnerInTable(each.address, tuple(sorted(kept[member_id])), each.instance, each.peer)
+        member_id: OwnerInTable(each.address, tuple(sorted(shares[member_id])), each.instance, each.peer)
         for member_id, each in sorted(members.items())
     }
 

@@ -282,14 +282,14 @@ class StateProducer:
         late = self._late_transactions(now)
         if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
             return late
-        kept, outcomes = deque[Entry](), late
+        retained_entries, outcomes = deque[Entry](), late
         for entry in self._waiting:
             if entry.unknown or entry.since + WAIT_MAX_S > now:
-                kept.append(entry)
+                retained_entries.append(entry)
             else:
                 self.waiting_bytes -= entry.size
                 outcomes.append(Refused(entry.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        self._waiting = kept
+        self._waiting = retained_entries
         return outcomes
 
     def _oldest_unsent(self) -> float:

@@ -238,11 +238,11 @@ class PeerEdge:
             return
         reply = messages.PeerQueryResponse(id=query.id, reason=None)
         try:
-            kept = response.result() if is_kept else self._kept(query, response.result())
-            if isinstance(kept, Promise):
-                kept.on_settled(partial(self._send_query_response, query, kept, is_kept=True), self._link)
+            body = response.result() if is_kept else self._kept(query, response.result())
+            if isinstance(body, Promise):
+                body.on_settled(partial(self._send_query_response, query, body, is_kept=True), self._link)
                 return
-            reply.body = kept
+            reply.body = body
         except ProxyError as error:
             reply.reason = str(error) or type(error).__name__
         except Exception as error:
@@ -253,10 +253,10 @@ class PeerEdge:
     def _kept(self, query: messages.PeerQuery, response: Buffer) -> Buffer | Promise[bytes]:
         """Remove the parts that features keep here. Raises ProxyError."""
         for edge in self.edges.values():
-            kept = edge.to_owner(query.api_key, query.api_version, bytes(query.body), memoryview(response))
-            if isinstance(kept, Promise):
-                return kept
-            response = kept
+            body = edge.to_owner(query.api_key, query.api_version, bytes(query.body), memoryview(response))
+            if isinstance(body, Promise):
+                return body
+            response = body
         return response
 
     def _fail(self, connection_id: int, error: Exception) -> None:

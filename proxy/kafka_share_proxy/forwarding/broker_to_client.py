@@ -35,9 +35,9 @@ class BrokerToClient(BrokerResponses):
         "_buffer",
         "_connection",
         "_is_planned",
-        "_kept",
         "_recv",
         "_send",
+        "_unread_bytes",
         "_wait_for",
         "_waits_for",
         "gathering",
@@ -53,7 +53,7 @@ class BrokerToClient(BrokerResponses):
         self._recv = transport.recv_into  # the broker's transport once it is connected; until then nothing is read
         self._wait_for = transport.wait_for
         self._waits_for = 1
-        self._kept = NOTHING
+        self._unread_bytes = NOTHING
         self.reads_little = False
         """True if the last walk left many bytes unprocessed."""
         self.is_paused = False
@@ -143,15 +143,15 @@ class BrokerToClient(BrokerResponses):
     @property
     def is_straight(self) -> bool:
         """True if a whole receive buffer may be read."""
-        return not (self._kept or self.gathering is not None or self.reads_little)
+        return not (self._unread_bytes or self.gathering is not None or self.reads_little)
 
     @property
     def held(self) -> int:
         """Bytes kept here or reserved for the gathered response."""
-        return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.whole)
+        return memory_of(self._unread_bytes) + (0 if self.gathering is None else self.gathering.whole)
 
     def drop(self) -> None:
-        self.gathering, self._kept = None, NOTHING
+        self.gathering, self._unread_bytes = None, NOTHING
 
     @property
     def owes_client(self) -> bool:
@@ -163,7 +163,7 @@ class BrokerToClient(BrokerResponses):
     @property
     def is_busy(self) -> bool:
         """True while a response is not processed completely, also one to a request of the proxy."""
-        return bool(self.missing or self._kept or self.gathering is not None or self.is_paused)
+        return bool(self.missing or self._unread_bytes or self.gathering is not None or self.is_paused)
 
     def _event(self, mask: int) -> None:
         connection = self._connection
@@ -173,12 +173,12 @@ class BrokerToClient(BrokerResponses):
             self._read()
 
     def _read(self) -> None:
-        gathering, kept = self.gathering, self._kept
+        gathering, unread_bytes = self.gathering, self._unread_bytes
         room = None if gathering is None else gathering.room
-        self._buffer[: len(kept)] = kept
+        self._buffer[: len(unread_bytes)] = unread_bytes
         if room is None:
-            most = len(kept) + READ_AFTER_PAUSE if self.reads_little else None
-            into = self._buffer[len(kept) : most]
+            most = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
+            into = self._buffer[len(unread_bytes) : most]
         else:
             into = room
         try:
@@ -191,9 +191,9 @@ class BrokerToClient(BrokerResponses):
         if not count:
             self._connection.broker_left(None)
             return
-        self._kept = NOTHING
+        self._unread_bytes = NOTHING
         if gathering is None or room is None:
-            self._walk(self._buffer, 0, len(kept) + count)
+            self._walk(self._buffer, 0, len(unread_bytes) + count)
             return
         gathering.filled(count)
         self._await(gathering.missing)
@@ -210,7 +210,7 @@ class BrokerToClient(BrokerResponses):
         self._is_planned = False
         if self._connection.closed:
             return
-        remaining, self._kept, self.is_paused = self._kept, NOTHING, False
+        remaining, self._unread_bytes, self.is_paused = self._unread_bytes, NOTHING, False
         self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.later_share_ends())
 
     def sweep(self) -> None:
@@ -258,7 +258,7 @@ class BrokerToClient(BrokerResponses):
             self.failed(trouble)
             return
         if not self._connection.closed:
-            self._kept = keep(buffer, at, end, self._buffer)
+            self._unread_bytes = keep(buffer, at, end, self._buffer)
             if buffer is self._buffer:
                 self.reads_little = must_read_little(end - at, self.reads_little)
         self._connection.held.update()

@@ -34,9 +34,9 @@ class ClientToBroker(ClientRequests):
         "_batch",
         "_buffer",
         "_connection",
-        "_kept",
         "_recv",
         "_send",
+        "_unread_bytes",
         "gathering",
         "gathering_since",
         "reads_little",
@@ -51,7 +51,7 @@ class ClientToBroker(ClientRequests):
         self.in_flight_max = plane.limits.in_flight_requests
         self._recv = transport.recv_into
         self._send = transport.send  # the broker's transport once it is connected; until then nothing flows
-        self._kept = NOTHING
+        self._unread_bytes = NOTHING
         self._batch: list[Data] | None = None
         """Data forwarded by the current walk, sent with one write. None between walks."""
         self.reads_little = False
@@ -153,7 +153,7 @@ class ClientToBroker(ClientRequests):
     @property
     def unread(self) -> memoryview:
         """Received bytes that no walk has processed."""
-        return self._kept
+        return self._unread_bytes
 
     def write(self, data: Data) -> None:
         self.bytes += len(data)
@@ -179,19 +179,19 @@ class ClientToBroker(ClientRequests):
 
     @property
     def at_boundary(self) -> bool:
-        return not (self.missing or self.gathering is not None or self._kept)
+        return not (self.missing or self.gathering is not None or self._unread_bytes)
 
     @property
     def is_straight(self) -> bool:
         """True if a whole receive buffer may be read."""
-        return not (self._kept or self.gathering is not None or self.reads_little)
+        return not (self._unread_bytes or self.gathering is not None or self.reads_little)
 
     @property
     def held(self) -> int:
-        return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.received)
+        return memory_of(self._unread_bytes) + (0 if self.gathering is None else self.gathering.received)
 
     def drop(self) -> None:
-        self.gathering, self._kept, self._at_once = None, NOTHING, None
+        self.gathering, self._unread_bytes, self._at_once = None, NOTHING, None
 
     def gather(
         self, size: int, request: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int
@@ -219,11 +219,11 @@ class ClientToBroker(ClientRequests):
 
     def begin_with(self, data: Data) -> None:
         """Process bytes that another process has received, before all others."""
-        self._kept = memoryview(bytearray(data))
+        self._unread_bytes = memoryview(bytearray(data))
         self.resume_soon()
 
     def resume_soon(self) -> None:
-        if self._kept:
+        if self._unread_bytes:
             self._connection.state.move(ClientState.RESUMING)
             self._connection.plane.reactor.call_in_later_iteration(self._connection, self._resume)
 
@@ -231,7 +231,7 @@ class ClientToBroker(ClientRequests):
         if self._connection.closed:
             return
         self._connection.state.move(ClientState.PASSING)
-        remaining, self._kept = self._kept, NOTHING
+        remaining, self._unread_bytes = self._unread_bytes, NOTHING
         self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.later_share_ends())
 
     def _event(self, mask: int) -> None:
@@ -248,11 +248,11 @@ class ClientToBroker(ClientRequests):
             connection.client_left(None)
 
     def _read(self) -> None:
-        kept = self._kept
-        self._buffer[: len(kept)] = kept
-        most = len(kept) + READ_AFTER_PAUSE if self.reads_little else None
+        unread_bytes = self._unread_bytes
+        self._buffer[: len(unread_bytes)] = unread_bytes
+        most = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
         try:
-            count = self._recv(self._buffer[len(kept) : most])
+            count = self._recv(self._buffer[len(unread_bytes) : most])
         except BlockingIOError:
             return
         except OSError as error:
@@ -262,8 +262,8 @@ class ClientToBroker(ClientRequests):
             self._connection.client_left(None)
             return
         self.quiet_s = 0
-        self._kept = NOTHING
-        self._walk(self._buffer, 0, len(kept) + count)
+        self._unread_bytes = NOTHING
+        self._walk(self._buffer, 0, len(unread_bytes) + count)
 
     def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
         """Walk buffer[at:end] until `until`. None: for this connection's share of the iteration."""
@@ -277,7 +277,7 @@ class ClientToBroker(ClientRequests):
             self._batch = None
         connection = self._connection
         if not connection.closed:
-            self._kept = keep(buffer, at, end, self._buffer)
+            self._unread_bytes = keep(buffer, at, end, self._buffer)
             if buffer is self._buffer:
                 self.reads_little = must_read_little(end - at, self.reads_little)
             if is_over:

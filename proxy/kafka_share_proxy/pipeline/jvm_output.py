@@ -30,18 +30,18 @@ class HeldOutput:
         """Capture the output of processes that are started in this block. Notes of tasks are forwarded to stderr."""
         sys.stdout.flush()
         sys.stderr.flush()
-        kept = [os.dup(each) for each in STREAMS]
+        descriptors = [os.dup(each) for each in STREAMS]
         reading, writing = os.pipe()
         for each in STREAMS:
             os.dup2(writing, each)
         os.close(writing)
-        arguments = (reading, os.dup(kept[-1]))
+        arguments = (reading, os.dup(descriptors[-1]))
         self._thread = threading.Thread(target=self._follow, args=arguments, name="JVM output", daemon=True)
         self._thread.start()
         try:
             yield
         finally:
-            for each, original in zip(STREAMS, kept, strict=True):
+            for each, original in zip(STREAMS, descriptors, strict=True):
                 os.dup2(original, each)
                 os.close(original)
 

@@ -129,12 +129,12 @@ class ChunkCache(Generic[C]):
             stale = other.leader_epoch != chunk.leader_epoch
             if stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
                 self._drop(other)
-        kept = self._chunks.setdefault(chunk.key, [])
-        kept.append(chunk)
+        chunks = self._chunks.setdefault(chunk.key, [])
+        chunks.append(chunk)
         self._holders[chunk.key.holder] = None
         self._oldest[chunk] = 0
-        if len(kept) > self.limits.chunks_per_partition:
-            self._drop(kept[0])
+        if len(chunks) > self.limits.chunks_per_partition:
+            self._drop(chunks[0])
         self.recount(chunk)
 
     def recount(self, chunk: C) -> None:
@@ -166,8 +166,8 @@ class ChunkCache(Generic[C]):
         )
 
     def newest(self, key: ReadKey, now: float) -> C | None:
-        kept = self._chunks.get(key)
-        return kept[-1] if kept and now < kept[-1].read_at + self.limits.age_s else None
+        chunks = self._chunks.get(key)
+        return chunks[-1] if chunks and now < chunks[-1].read_at + self.limits.age_s else None
 
     def drop_holder(self, holder: int) -> None:
         self._holders.pop(holder, None)
@@ -205,9 +205,9 @@ class ChunkCache(Generic[C]):
 
     def _drop(self, chunk: C) -> None:
         self.bytes -= self._oldest.pop(chunk)
-        kept = self._chunks[chunk.key]
-        kept.remove(chunk)
-        if not kept:
+        chunks = self._chunks[chunk.key]
+        chunks.remove(chunk)
+        if not chunks:
             del self._chunks[chunk.key]
         if chunk.key.holder:
             chunk.dropped()

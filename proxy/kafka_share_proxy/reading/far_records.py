@@ -138,8 +138,8 @@ class HeldRecords:
         if not batches:
             return b""
         name = next(self._names)
-        self._chunks[name] = kept = copied_if_small(data, copied_below)
-        self.bytes += len(kept)
+        self._chunks[name] = chunk = copied_if_small(data, copied_below)
+        self.bytes += len(chunk)
         while self.bytes > self._limit_bytes and len(self._chunks) > 1:
             self.bytes -= len(self._chunks.popitem(last=False)[1])
         message = messages.PeerBatches(chunk=name, rows=batches.rows)

@@ -44,14 +44,14 @@ async def send_request(own: ClusterClient) -> ViewRights:
     """Raises ProxyError without a response of any server."""
     response, _ = await own.send_request(ApiKey.METADATA, about_topics([TOPIC, PROBE], operations=True))
     topics = {topic.name: topic for topic in response.topics}
-    kept = topics[TOPIC]
-    exists = kept.error_code == ErrorCode.NONE
+    internal_topic = topics[TOPIC]
+    exists = internal_topic.error_code == ErrorCode.NONE
     unsafe, risks = await dangers_of(own, TOPIC, PARTITIONS) if exists else ("", ())
     return ViewRights(
         unsafe=unsafe,
         risks=risks,
-        partitions=len(kept.partitions or ()) if exists else 0,
-        missing_on_topic=missing_on_internal(kept),
+        partitions=len(internal_topic.partitions or ()) if exists else 0,
+        missing_on_topic=missing_on_internal(internal_topic),
         missing_on_views=missing_on(topics[PROBE], _NEEDED_ON_VIEWS),
     )
 

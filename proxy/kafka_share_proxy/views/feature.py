@@ -102,11 +102,11 @@ class ViewRuntime:
 
     def state(self) -> dict[str, object]:
         """Return the details for /readyz."""
-        kept = self.store.off or f"in topic {TOPIC}"
+        storage = self.store.off or f"in topic {TOPIC}"
         details: dict[str, object] = {"ready": len(self.services.catalog), "plans": len(self.services.catalog.plans)}
         if isinstance(self.store, ViewState) and self.store.guard.risks:
             details["risks"] = list(self.store.guard.risks.values())
-        return details | {"kept": kept}
+        return details | {"kept": storage}
 
     def probe(self) -> Probe:
         return Probe(path=PROBE, lacks=lambda: self.missing, details=lambda: {"views": self.state()})

@@ -87,11 +87,12 @@ class _GroupReader:
         topic_ids = await self._topic_ids({topic_partition.topic for topic_partition in committed})
         partitions = []
         for topic_partition, (offset, metadata) in sorted(committed.items()):
-            kept, topic_id = stored.get(topic_partition, PartitionCommits()), topic_ids.get(topic_partition.topic)
+            partition_commits = stored.get(topic_partition, PartitionCommits())
+            topic_id = topic_ids.get(topic_partition.topic)
             if topic_id is not None:
-                kept.topic_is(topic_id)
+                partition_commits.topic_is(topic_id)
             text = _text_of(metadata)
-            committed_offset, ranges = kept.shown(offset, text.ranges)
+            committed_offset, ranges = partition_commits.shown(offset, text.ranges)
             user_text = text.user_text or ""
             read = CommittedPartition(
                 topic_partition, committed_offset, ranges, user_text, topic_id=topic_id or ZERO_UUID
@@ -124,13 +125,13 @@ class _GroupReader:
         return {}
 
     async def _ranges_of(self, read: Replay) -> Mapping[TopicPartition, PartitionCommits]:
-        kept = HeldCommits()
-        await kept.load(
+        held_commits = HeldCommits()
+        await held_commits.load(
             (key, value)
             for key, value in read.values.items()
             if not INDIVIDUAL_COMMITS.is_keep_alive(key) and decode_key(key).group_id == self._group
         )
-        return kept.group(self._group).partitions
+        return held_commits.group(self._group).partitions
 
     async def _read(self, topic: TopicLeaders, number: int) -> Replay:
         replay_source = replay.ReplaySource(

@@ -128,8 +128,8 @@ def with_values(old: Config, new: Config, names: Iterable[str]) -> Config:
 
 def _with_value(old: Any, new: Any, path: list[str]) -> Any:
     if isinstance(old, dict):
-        kept = {key: value for key, value in old.items() if key != path[0]}
-        return kept | {key: value for key, value in new.items() if key == path[0]}
+        other_settings = {key: value for key, value in old.items() if key != path[0]}
+        return other_settings | {key: value for key, value in new.items() if key == path[0]}
     value = getattr(new, path[0])
     if path[1:]:
         value = _with_value(getattr(old, path[0]), value, path[1:])

@@ -25,10 +25,10 @@ class ClientFindings:
     def add(self, finding: Finding, *, once: bool = False) -> Finding:
         """Keep a finding, or count it if there is an equal one. With `once`, repetitions are not counted."""
         key = (finding.rule.id, finding.client_id, finding.detail)
-        kept = self._findings.get(key)
-        if kept is not None:
-            kept.count += 0 if once else 1
-            return kept
+        equal_finding = self._findings.get(key)
+        if equal_finding is not None:
+            equal_finding.count += 0 if once else 1
+            return equal_finding
         of_rule = self._by_rule.get(finding.rule.id, 0)
         if len(self._findings) >= FINDINGS_MAX or of_rule >= FINDINGS_OF_RULE_MAX:
             self.dropped += 1

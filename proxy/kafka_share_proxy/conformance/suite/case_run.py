@@ -32,7 +32,7 @@ class CaseRun:
         self.cluster = cluster
         self.capabilities = capabilities
         self.trail = Trail()
-        self._kept: dict[Address | None, PeerConnection] = {}
+        self._shared_connections: dict[Address | None, PeerConnection] = {}
         self._opened: list[PeerConnection] = []
         self._farewells: list[Callable[[], Awaitable[None]]] = []
         self._brokers: dict[int, Address] = {}
@@ -62,9 +62,9 @@ class CaseRun:
 
     async def kept(self, address: Address | None = None) -> PeerConnection:
         """Return the connection to an address that requests without one of their own share."""
-        if address not in self._kept:
-            self._kept[address] = await self.connect(address)
-        return self._kept[address]
+        if address not in self._shared_connections:
+            self._shared_connections[address] = await self.connect(address)
+        return self._shared_connections[address]
 
     async def node(self, node_id: int) -> Address:
         """Return the address of a broker by its node id."""

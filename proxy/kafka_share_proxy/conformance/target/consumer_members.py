@@ -138,14 +138,14 @@ def _compute_next(
     owner_epoch: Callable[[TopicIdPartition], int],
 ) -> None:
     goal = {each for each in target.partitions if each.topic_id in target.topic_ids}
-    kept = {each: epoch for each, epoch in member.assigned.items() if each in goal}
+    retained_epochs = {each: epoch for each, epoch in member.assigned.items() if each in goal}
     revoking = {each: epoch for each, epoch in member.assigned.items() if each not in goal}
-    missing = goal - kept.keys()
+    missing = goal - retained_epochs.keys()
     free = {each for each in missing if owner_epoch(each) == UNOWNED or each in member.revoking}
     if revoking and _owns(owned, revoking):
-        member.state, member.assigned, member.revoking = Reconciliation.UNREVOKED, kept, revoking
+        member.state, member.assigned, member.revoking = Reconciliation.UNREVOKED, retained_epochs, revoking
         return
-    member.assigned = {**kept, **dict.fromkeys(free, target.epoch)}
+    member.assigned = {**retained_epochs, **dict.fromkeys(free, target.epoch)}
     member.revoking = {}
     member.state = Reconciliation.STABLE if free == missing else Reconciliation.UNRELEASED
     member.set_epoch(target.epoch)

@@ -53,8 +53,8 @@ def requested_offset(offset: int, leader_epoch: int, metadata: str) -> Requested
         return ErrorCode.INVALID_REQUEST
     if offset < 0:
         return ErrorCode.INVALID_REQUEST
-    kept = (text.user_text or "") + (NUL if metadata.endswith(NUL) else "")
-    return RequestedOffset(CommittedOffset(offset, leader_epoch, kept, text.catch_up), text.ranges)
+    user_metadata = (text.user_text or "") + (NUL if metadata.endswith(NUL) else "")
+    return RequestedOffset(CommittedOffset(offset, leader_epoch, user_metadata, text.catch_up), text.ranges)
 
 
 def with_ranges(committed: CommittedOffset, ranges: OffsetRanges = NO_RANGES) -> CommittedOffset:

@@ -45,8 +45,8 @@ def _keep(
     is_homogeneous = len({frozenset(each.topic_ids) for each in members.values()}) == 1
     least, rest = divmod(len(every), len(members)) if is_homogeneous else (len(every), 0)
     for member_id in sorted(members, key=lambda each: (-len(members[each].current), each)):
-        kept = [each for each in every if each in members[member_id].current and each not in owners]
-        allowed = [each for each in kept if each.topic_id in members[member_id].topic_ids]
+        current_partitions = [each for each in every if each in members[member_id].current and each not in owners]
+        allowed = [each for each in current_partitions if each.topic_id in members[member_id].topic_ids]
         quota = least + (1 if rest > 0 and len(allowed) > least else 0)
         rest -= quota - least
         for partition in allowed[:quota]:

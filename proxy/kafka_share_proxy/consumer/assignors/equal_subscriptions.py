@@ -50,23 +50,25 @@ class EqualSubscriptions:
     def _keep(self, member_id: str, owned: list[TopicPartition]) -> None:
         room_above = self._above_minimum < self._above_minimum_max
         if len(owned) < self._minimum:
-            kept = len(owned)
+            quota = len(owned)
             self._below.append(member_id)
         elif len(owned) >= self._maximum and room_above:
-            kept = self._maximum
+            quota = self._maximum
             self._above_minimum += 1
             if self._above_minimum == self._above_minimum_max:
                 self._at_minimum.clear()
         else:
-            kept = self._minimum
+            quota = self._minimum
             if room_above:
                 self._at_minimum.append(member_id)
-        self.assigned[member_id] = owned[:kept]
-        self._given_up.update(dict.fromkeys(owned[kept:], member_id))
+        self.assigned[member_id] = owned[:quota]
+        self._given_up.update(dict.fromkeys(owned[quota:], member_id))
 
     def _give_out(self) -> None:
-        kept = {each for partitions in self.assigned.values() for each in partitions}
-        unassigned = self._near.rarest_first([each for each in self._all_partitions() if each not in kept])
+        assigned_partitions = {each for partitions in self.assigned.values() for each in partitions}
+        unassigned = self._near.rarest_first(
+            [each for each in self._all_partitions() if each not in assigned_partitions]
+        )
         if self._near.matters:
             unassigned = self._give_within_racks(unassigned)
         for partition, member_id in zip(unassigned, self._takers(), strict=False):

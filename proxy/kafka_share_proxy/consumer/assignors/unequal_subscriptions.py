@@ -91,14 +91,14 @@ class UnequalSubscriptions:
         """Return True if a member lost a partition."""
         dropped = False
         for member_id, owned in self._previous.owned.items():
-            kept = [
+            valid_partitions = [
                 each
                 for each in owned
                 if each.topic in self._topics[member_id] and not self._near.is_far(member_id, each)
             ]
-            dropped |= len(kept) < len(owned)
-            self.assigned[member_id] = kept
-            self._owner.update(dict.fromkeys(kept, member_id))
+            dropped |= len(valid_partitions) < len(owned)
+            self.assigned[member_id] = valid_partitions
+            self._owner.update(dict.fromkeys(valid_partitions, member_id))
         return dropped
 
     def _all_partitions(self) -> list[TopicPartition]:

@@ -95,13 +95,13 @@ def _balanced(counts: PartitionCounts, members: Members, weights: Mapping[TopicP
     }
     candidates = [_matched(fresh.assigned(), owner, members)]
     for shed, floor in ((math.inf, math.inf), (heaviest, math.inf), (heaviest, lightest)):
-        kept = MemberLoads(order, members, weights)
+        loads = MemberLoads(order, members, weights)
         for each, member_id in owner.items():
-            kept.give(member_id, each)
-        kept.shed(shed, floor)
-        kept.give_out()
-        if kept.balance(heaviest, lightest):
-            candidates.append(kept.assigned())
+            loads.give(member_id, each)
+        loads.shed(shed, floor)
+        loads.give_out()
+        if loads.balance(heaviest, lightest):
+            candidates.append(loads.assigned())
     unowned = len(weights) - len(owner)
     ends = [each for each in candidates[1:] if not unowned or _revocations(each, owner) < unowned]
     return min([*ends, candidates[0]], key=lambda assigned: _revocations(assigned, owner))

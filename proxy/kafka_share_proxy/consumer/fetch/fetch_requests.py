@@ -118,22 +118,22 @@ class FetchRequests:
     def take(self, bytes_max: float = math.inf) -> list[FetchedChunk]:
         """Return at least one chunk if any is returnable. Positions do not advance here."""
         chunks: list[FetchedChunk] = []
-        kept: deque[FetchedChunk] = deque()
+        retained_chunks: deque[FetchedChunk] = deque()
         waiting: set[TopicPartition] = set()
         size = 0
         for chunk in self._buffer:
             if self.is_stale(chunk):
                 self.buffered_bytes -= len(chunk.records)
             elif not self._positions[chunk.partition].is_returnable:
-                kept.append(chunk.apart())
+                retained_chunks.append(chunk.apart())
             elif chunk.partition in waiting or (chunks and size + len(chunk.records) > bytes_max):
-                kept.append(chunk)
+                retained_chunks.append(chunk)
                 waiting.add(chunk.partition)
             else:
                 size += len(chunk.records)
                 self.buffered_bytes -= len(chunk.records)
                 chunks.append(chunk)
-        self._buffer = kept
+        self._buffer = retained_chunks
         return chunks
 
     @property

@@ -27,6 +27,6 @@ def must_read_little(unprocessed: int, before: bool) -> bool:
     return unprocessed > (0 if before else READ_AFTER_PAUSE)
 
 
-def memory_of(kept: memoryview) -> int:
+def memory_of(data: memoryview) -> int:
     """Return the memory of kept bytes."""
-    return len(kept.obj)  # type: ignore[arg-type]  # bytes or a bytearray
+    return len(data.obj)  # type: ignore[arg-type]  # bytes or a bytearray

@@ -69,13 +69,13 @@ class LogReader:
         self._sizes = FetchSizes()
         self._in_flight: BlockingConnection | None = None
 
-    def records(self, kept: KeptConnections | None = None) -> Iterator[LazyRecords]:
-        """Yield all records in order. Without `kept`, new connections are opened and closed.
+    def records(self, pool: KeptConnections | None = None) -> Iterator[LazyRecords]:
+        """Yield all records in order. Without `pool`, new connections are opened and closed.
 
         Raises OffsetsLost, NotFiltered, Unavailable, ReadRefused, TopicReplaced, LoginRefused, CodecMissing, and
         RemoteProtocolError if the log cannot be read.
         """
-        with BlockingClusterClient(self._options) if kept is None else kept.cluster(self._options) as cluster:
+        with BlockingClusterClient(self._options) if pool is None else pool.cluster(self._options) as cluster:
             self._sizes = cluster.fetch_sizes
             try:
                 for start, end in self._split.spans:

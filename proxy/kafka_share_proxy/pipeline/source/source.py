@@ -95,10 +95,10 @@ def read_split(options: SourceOptions, partition: datasource.InputPartition | No
     next(_freezes, None)
     split = Split(*partition.value)
     maker = BatchMaker(options.columns, split.topic_partition, options.ranges, split.topic_id)
-    yield from maker.batches(LogReader(options, split).records(_kept))
+    yield from maker.batches(LogReader(options, split).records(_connections))
 
 
-_kept = KeptConnections()
+_connections = KeptConnections()
 """Connections of this worker process."""
 FREEZES = 2
 
@@ -221,8 +221,8 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
                 for partition, end in latest.items()
             }
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        kept = {partition: offset for partition, offset in start_offsets.items() if partition not in latest}
-        return written(admitted(start_offsets, latest, most) | kept, planned.topic_ids())
+        unlisted_offsets = {partition: offset for partition, offset in start_offsets.items() if partition not in latest}
+        return written(admitted(start_offsets, latest, most) | unlisted_offsets, planned.topic_ids())
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         planned = self._planned()

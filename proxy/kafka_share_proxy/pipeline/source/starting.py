@@ -34,8 +34,10 @@ class KeptStart(NamedTuple):
 
     def options(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the given options with this start."""
-        kept = {name: value for name, value in given.items() if name.lower() not in ("startingoffsets", "topicids")}
-        return kept | {"startingOffsets": self.offsets, "topicIds": self.topic_ids}
+        other_options = {
+            name: value for name, value in given.items() if name.lower() not in ("startingoffsets", "topicids")
+        }
+        return other_options | {"startingOffsets": self.offsets, "topicIds": self.topic_ids}
 
 
 class KeptShare(NamedTuple):
@@ -57,13 +59,13 @@ def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str
         document = {"v": VERSION, "id": secrets.token_hex(4), "group": options.group, "topic": topics}
         files.write(path, json.dumps(document))
     document = json.loads(files.read(path))
-    kept = KeptShare(document["id"], document["group"], document["topic"])
-    if (kept.group, kept.topic) != (options.group, topics):
+    share = KeptShare(document["id"], document["group"], document["topic"])
+    if (share.group, share.topic) != (options.group, topics):
         raise BadOption(
-            f"the checkpoint {checkpoint} is that of group {kept.group} and topic {kept.topic}, not of group "
+            f"the checkpoint {checkpoint} is that of group {share.group} and topic {share.topic}, not of group "
             f"{options.group} and {topics}: take another folder"
         )
-    return kept
+    return share
 
 
 def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -> KeptStart:
@@ -77,12 +79,12 @@ def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -
     if files.exists(path):
         document = json.loads(files.read(path))
         ids = json.dumps(document.get("ids", {}))
-        kept = KeptStart(document["id"], document["topic"], json.dumps(document["offsets"]), ids)
-        if kept.topic != topics:
+        start = KeptStart(document["id"], document["topic"], json.dumps(document["offsets"]), ids)
+        if start.topic != topics:
             raise BadOption(
-                f"the checkpoint {checkpoint} is that of {kept.topic}, not of {topics}: take another folder"
+                f"the checkpoint {checkpoint} is that of {start.topic}, not of {topics}: take another folder"
             )
-        return kept
+        return start
     with BlockingClusterClient(checked) as cluster:
         planned = PlannedRead(cluster, checked)
         resolved = planned.resolved(checked.starting, planned.partitions(), EARLIEST)

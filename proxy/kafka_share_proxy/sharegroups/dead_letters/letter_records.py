@@ -52,9 +52,9 @@ def letter_of(
         return Record(None, None, headers, now_ms)
     if not copies_headers:
         return Record(record.key, record.value, headers, now_ms)
-    kept = tuple((name, value) for name, value in record.headers if not name.startswith(HEADER_PREFIX))
+    copied_headers = tuple((name, value) for name, value in record.headers if not name.startswith(HEADER_PREFIX))
     timestamp = record.timestamp if 0 <= record.timestamp < now_ms else now_ms  # brokers refuse times in the future
-    return Record(record.key, record.value, headers + kept, timestamp)
+    return Record(record.key, record.value, headers + copied_headers, timestamp)
 
 
 def by_partition(topic: str, partitions: int, letters: Sequence[tuple[int, Record]]) -> list[OutsideRecords]:

@@ -115,9 +115,9 @@ class PythonKeyTable:
             offsets += self._offsets[begin:end]
             hashes += self._hashes[begin:end]
         queued = list(compress(zip(offsets, hashes, strict=True), map(self._waiting.__contains__, hashes)))
-        kept = {key_hash: self._first[key_hash] for _, key_hash in queued}
+        first_offsets = {key_hash: self._first[key_hash] for _, key_hash in queued}
         deque(map(self._first.pop, hashes, repeat(None)), maxlen=0)  # a queued key may be settled more than once
-        self._first.update(kept)
+        self._first.update(first_offsets)
         return self._settle_queued(queued)
 
     def _settle_queued(self, settled: Iterable[tuple[int, int]]) -> list[int]:

@@ -368,7 +368,7 @@ class Acquirer:
 
     def _archive_aborted(self) -> None:
         """Archive acquired records of aborted transactions, and cut them out (sharegroups/README.md rule 34)."""
-        kept: Ranges = []
+        remaining_ranges: Ranges = []
         aborted = self.read.aborted
         at = bisect_left(aborted, self.acquired_ranges[0][0], key=itemgetter(1))
         for first, last, count in self.acquired_ranges:
@@ -377,14 +377,14 @@ class Acquirer:
                 if low <= high:
                     self._archive(low, high)
                     if first < low:
-                        kept.append((first, low - 1, count))
+                        remaining_ranges.append((first, low - 1, count))
                     first = high + 1
                 if aborted[at][1] > last:
                     break  # it extends into the next range
                 at += 1
             if first <= last:
-                kept.append((first, last, count))
-        self.acquired_ranges = kept
+                remaining_ranges.append((first, last, count))
+        self.acquired_ranges = remaining_ranges
 
     def _archive(self, first: int, last: int) -> None:
         window = self.window

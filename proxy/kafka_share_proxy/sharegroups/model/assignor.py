@@ -34,9 +34,9 @@ def assign(
     for subscribers, topics in _balanced_apart(members):
         held = {member: _still_valid(topics, partitions, current.get(member, {})) for member in subscribers}
         _balance(subscribers, _partitions(topics, partitions), held)
-        for member, kept in held.items():
-            assigned[member] |= kept
-    return {member: by_topic(kept) for member, kept in assigned.items()}
+        for member, member_partitions in held.items():
+            assigned[member] |= member_partitions
+    return {member: by_topic(member_partitions) for member, member_partitions in assigned.items()}
 
 
 def _balanced_apart(members: Mapping[str, frozenset[bytes]]) -> Iterator[tuple[list[str], list[bytes]]]:

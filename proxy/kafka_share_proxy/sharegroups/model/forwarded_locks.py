@@ -65,10 +65,10 @@ class ForwardedLocks:
 
     def _keep(self, is_kept: Callable[[_Lock], bool]) -> None:
         for place, locks in list(self._locks.items()):
-            kept = {offset: lock for offset, lock in locks.items() if is_kept(lock)}
-            self._count -= len(locks) - len(kept)
-            if kept:
-                self._locks[place] = kept
+            remaining_locks = {offset: lock for offset, lock in locks.items() if is_kept(lock)}
+            self._count -= len(locks) - len(remaining_locks)
+            if remaining_locks:
+                self._locks[place] = remaining_locks
             else:
                 del self._locks[place]
 

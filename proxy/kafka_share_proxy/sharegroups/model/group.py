@@ -347,9 +347,9 @@ class ShareGroup:
         target = {
             tid: parts for tid, parts in self._targets.get(member.member_id, _NOTHING).items() if tid in subscribed
         }
-        kept = self._withdraw(member, subscribed, target, settings, now, holds)
+        unsettled_partitions = self._withdraw(member, subscribed, target, settings, now, holds)
         before = member.assigned
-        member.assigned = by_topic({*_partitions(target), *kept}) if kept else target
+        member.assigned = by_topic({*_partitions(target), *unsettled_partitions}) if unsettled_partitions else target
         return member.assigned != before
 
     def _withdraw(

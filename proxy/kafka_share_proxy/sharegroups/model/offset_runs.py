@@ -320,14 +320,14 @@ class Window:
             self.join_all(offsets[:middle])
             self.join_all(offsets[middle:])
             return
-        kept: list[OffsetRun] = []
+        merged_runs: list[OffsetRun] = []
         for run in self.runs[begin:end]:
-            if kept and _alike(kept[-1], run):
-                kept[-1].last = run.last
+            if merged_runs and _alike(merged_runs[-1], run):
+                merged_runs[-1].last = run.last
             else:
-                kept.append(run)
-        self.runs[begin:end] = kept
-        self.firsts[begin:end] = [run.first for run in kept]
+                merged_runs.append(run)
+        self.runs[begin:end] = merged_runs
+        self.firsts[begin:end] = [run.first for run in merged_runs]
 
     def _swallow(self, index: int) -> None:
         self.runs[index].last = self.runs[index + 1].last

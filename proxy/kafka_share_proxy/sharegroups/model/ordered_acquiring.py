@@ -101,12 +101,14 @@ class OrderedAcquirer(Acquirer):
             window.end_offset = last
         keys = self.keys.between(first, last)
         if self.read.aborted or first <= tracked_to:
-            kept = [
+            tracked_keys = [
                 (offset, key_hash)
                 for offset, key_hash in _kept(zip(*keys, strict=True), self.read.aborted)
                 if offset > tracked_to or self._is_unsettled(offset)
             ]
-            keys = RecordKeys(array("q", [offset for offset, _ in kept]), array("Q", [each for _, each in kept]))
+            keys = RecordKeys(
+                array("q", [offset for offset, _ in tracked_keys]), array("Q", [each for _, each in tracked_keys])
+            )
         order.trim(window.start_offset)
         order.known_to = last + 1
         block(window, spans(order.add(keys)))

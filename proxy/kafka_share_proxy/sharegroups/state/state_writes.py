@@ -234,7 +234,7 @@ class ShareWrites:
     def _take(self, lane: _Lane) -> list[tuple[list[_Order], list[Entry]]]:
         """Return the next round with its records: for each share partition one append, with all changes that wait."""
         is_alone = len(lane.waiting) == 1 and not lane.in_letters
-        gathered, kept = ([lane.waiting], list[_Order]()) if is_alone else self._gather(lane)
+        gathered, waiting_orders = ([lane.waiting], list[_Order]()) if is_alone else self._gather(lane)
         batches: list[tuple[list[_Order], list[Entry]]] = []
         size, remaining = 0, list[_Order]()
         for orders in gathered:
@@ -245,7 +245,7 @@ class ShareWrites:
             size += sum([len(value or b"") for _, value in records])
             batches.append((orders, records))
             self._changes_waiting -= sum([order.change is not None for order in orders])
-        lane.waiting = remaining + kept
+        lane.waiting = remaining + waiting_orders
         return batches
 
     def _gather(self, lane: _Lane) -> tuple[list[list[_Order]], list[_Order]]:
@@ -254,18 +254,18 @@ class ShareWrites:
         A deletion or a first snapshot is a round by itself. Orders of a share partition keep their order.
         """
         gathered: dict[ShareKey, list[_Order]] = {}
-        kept: list[_Order] = []
+        waiting_orders: list[_Order] = []
         complete = set(lane.in_letters)
         for order in lane.waiting:
             orders = None if order.key in complete else gathered.setdefault(order.key, [])
             if orders is None or (orders and order.change is None):
-                kept.append(order)
+                waiting_orders.append(order)
                 complete.add(order.key)
                 continue
             orders.append(order)
             if order.change is None or len(orders) == CHANGES_MAX:
                 complete.add(order.key)
-        return list(gathered.values()), kept
+        return list(gathered.values()), waiting_orders
 
     def _start_letters(self, lane: _Lane, order: _LetterOrder, journal: TransactionalJournal[StateKey]) -> None:
         lane.letters = None

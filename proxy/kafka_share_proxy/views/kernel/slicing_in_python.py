@@ -60,21 +60,21 @@ def _split(
     data = bytes(batch[HEADER.size :]) if body is None else bytes(body)
     if count * RECORD_MIN > len(data):
         raise ValueError(f"{count} records cannot be in {len(data)} bytes")
-    kept: dict[int, list[bytes]] = {slot: [] for slot in slots}
+    slot_records: dict[int, list[bytes]] = {slot: [] for slot in slots}
     last: dict[int, int] = dict.fromkeys(slots, -1)
     for start, end, offset_delta, key in _walk(data, count, delta):
         offset = base_offset + offset_delta
         slot = cut.slot_of(key, offset)
-        if offset >= from_offset and slot in kept:
-            kept[slot].append(data[start:end])
+        if offset >= from_offset and slot in slot_records:
+            slot_records[slot].append(data[start:end])
             last[slot] = max(last[slot], offset)
-    return [(_assembled(batch, kept[slot], count), last[slot], len(kept[slot])) for slot in slots]
+    return [(_assembled(batch, slot_records[slot], count), last[slot], len(slot_records[slot])) for slot in slots]
 
 
-def _assembled(batch: memoryview, kept: list[bytes], count: int) -> memoryview | bytes | None:
-    if not kept:
+def _assembled(batch: memoryview, encoded_records: list[bytes], count: int) -> memoryview | bytes | None:
+    if not encoded_records:
         return None
-    return batch if len(kept) == count else rebuilt(batch, b"".join(kept), len(kept))
+    return batch if len(encoded_records) == count else rebuilt(batch, b"".join(encoded_records), len(encoded_records))
 
 
 def rebuilt(batch: memoryview | bytes, body: bytes, count: int, codec: int = 0) -> bytes:

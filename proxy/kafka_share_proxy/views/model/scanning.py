@@ -294,11 +294,11 @@ class FetchScan:
         self._scanned_max = scanned_max
         self._spent = 0
         self._rotation = rotation
-        self._kept = 0
+        self._matched_bytes = 0
 
     @property
     def matched(self) -> int:
-        return self._kept + sum(plain.bytes for plain in self.plains)
+        return self._matched_bytes + sum(plain.bytes for plain in self.plains)
 
     @property
     def room(self) -> int:
@@ -317,7 +317,7 @@ class FetchScan:
             before = slot.bytes
             slot.take(batch, part, self._max_bytes - matched, at_least_one=matched == 0)
             matched += slot.bytes - before
-            self._kept += slot.bytes - before
+            self._matched_bytes += slot.bytes - before
 
     def step(self, now: float) -> NextRead | None:
         """None if the response is due."""

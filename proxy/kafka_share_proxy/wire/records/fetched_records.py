@@ -79,9 +79,9 @@ class _Response:
         return LazyRecords(*records.find_records(whole, header, self.decompressed_max), header.timestamp_type)
 
     def _fetched(self, lazy: LazyRecords, last: Batch, first_offset: int = -1) -> FetchedRecords:
-        kept = lazy if first_offset >= self.position else lazy.from_offset(self.position)
+        unread_records = lazy if first_offset >= self.position else lazy.from_offset(self.position)
         self.position = max(self.position, last.last_offset + 1)
-        return FetchedRecords(kept, self.position, last.leader_epoch)
+        return FetchedRecords(unread_records, self.position, last.leader_epoch)
 
 
 def fetched_records(

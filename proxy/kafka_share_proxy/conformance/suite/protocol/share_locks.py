@@ -212,8 +212,8 @@ async def renew_mixed(run: CaseRun) -> None:
     response = await member.acknowledge((topic, 0, 0, 9, types), renew=True)
     equal("error of the partition", entry(response, topic).error_code, ErrorCode.NONE)
     equal("acquired again", await member.taken(topic), [(2, 2, 2), (6, 6, 2)])
-    kept = await member.acknowledge(*((topic, 0, n, n, ACCEPT) for n in (1, 3, 7)))
-    equal("error for the renewed records", entry(kept, topic).error_code, ErrorCode.NONE)
+    acknowledgement = await member.acknowledge(*((topic, 0, n, n, ACCEPT) for n in (1, 3, 7)))
+    equal("error for the renewed records", entry(acknowledgement, topic).error_code, ErrorCode.NONE)
 
 
 @case("share-groups.renew.not-held", RENEWAL, needs=SECOND)

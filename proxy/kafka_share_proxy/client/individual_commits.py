@@ -22,7 +22,7 @@ LeftOut = Mapping[TopicPartition, Sequence[OffsetSpan]]
 """Done records that a commit could not store, ascending."""
 
 
-class _Kept(NamedTuple):
+class _PartitionProgress(NamedTuple):
     ledger: OffsetLedger
     moves: int
     child_flows: tuple[LedgerFlow, ...] = ()
@@ -46,7 +46,7 @@ class IndividualCommits:
     def __init__(self, positions: Positions, outstanding_max: int = OUTSTANDING_MAX) -> None:
         self._positions = positions
         self._outstanding_max = outstanding_max
-        self._of: dict[TopicPartition, _Kept] = {}
+        self._progress: dict[TopicPartition, _PartitionProgress] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def on_position(self, event: PositionFound) -> None:
@@ -58,13 +58,13 @@ class IndividualCommits:
         try:
             ledger = OffsetLedger.from_committed(offset, metadata, outstanding_max=self._outstanding_max)
         except CommitTextError:
-            self._of[event.partition] = _Kept(self._new(offset), position.moves)
+            self._progress[event.partition] = _PartitionProgress(self._new(offset), position.moves)
             raise
         child_flows = () if event.main_from is None else tuple(map(ledger.flow, ledger.jump(event.main_from)))
-        self._of[event.partition] = _Kept(ledger, position.moves, child_flows)
+        self._progress[event.partition] = _PartitionProgress(ledger, position.moves, child_flows)
 
     def room(self, partition: TopicPartition) -> int:
-        progress = self._of.get(partition)
+        progress = self._progress.get(partition)
         return self._outstanding_max - (progress.ledger.outstanding if progress else 0)
 
     def delivered(self, parts: Iterable[PartitionRecords]) -> list[PartitionRecords]:
@@ -72,7 +72,7 @@ class IndividualCommits:
         self._forget_lost()
         remaining: list[PartitionRecords] = []
         for part in parts:
-            flow = self._kept(part).flow(part)
+            flow = self._progress_of(part).flow(part)
             done = [(each, each) for each in part.records.positions.offsets if not flow.delivered(each)]
             runs = part.records.outside(done) if done else [part.records]
             remaining += [part._replace(records=run) for run in runs or [part.records[:0]]]
@@ -85,9 +85,9 @@ class IndividualCommits:
         Raises ValueError if the record was not returned by poll, or is done already.
         """
         self._forget_lost()
-        if partition not in self._of:
+        if partition not in self._progress:
             return False
-        self._of[partition].ledger.done(offset)
+        self._progress[partition].ledger.done(offset)
         return True
 
     def left_out(self, parts: Iterable[PartitionRecords], returned: Iterable[ConsumerRecord]) -> None:
@@ -101,11 +101,11 @@ class IndividualCommits:
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return offsets with ranges, for partitions that changed since `committed`."""
         self._forget_lost()
-        for progress in self._of.values():
+        for progress in self._progress.values():
             progress.ledger.catch_up = progress.remaining
         offsets = {
             partition: OffsetAndMetadata(progress.ledger.offset, progress.ledger.text())
-            for partition, progress in self._of.items()
+            for partition, progress in self._progress.items()
             if progress.ledger.offset is not None
         }
         return {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
@@ -113,35 +113,35 @@ class IndividualCommits:
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._committed |= offsets
 
-    def _kept(self, part: PartitionRecords) -> _Kept:
+    def _progress_of(self, part: PartitionRecords) -> _PartitionProgress:
         moves = self._positions[part.partition].moves if part.partition in self._positions else -1
-        progress = self._of.get(part.partition)
+        progress = self._progress.get(part.partition)
         if progress is None or progress.moves != moves:
-            progress = self._of[part.partition] = self._moved(progress, moves, part)
+            progress = self._progress[part.partition] = self._moved(progress, moves, part)
         return progress
 
-    def _moved(self, progress: _Kept | None, moves: int, part: PartitionRecords) -> _Kept:
+    def _moved(self, progress: _PartitionProgress | None, moves: int, part: PartitionRecords) -> _PartitionProgress:
         """Start a new ledger for the main flow after a move."""
         if progress is None or not progress.remaining:
-            return _Kept(self._new(None), moves)
+            return _PartitionProgress(self._new(None), moves)
         begin = part.records.positions.offsets[0] if part.records else part.next_offset
         if begin >= (progress.ledger.position or 0):
             return progress._replace(moves=moves)
         committed = progress.ledger.offset
         if committed is None or begin <= committed:
-            return _Kept(self._new(None), moves)
+            return _PartitionProgress(self._new(None), moves)
         before = [(start, min(end, begin)) for start, end in progress.ledger.snapshot().ranges if start < begin]
         ledger = OffsetLedger(committed, before, outstanding_max=self._outstanding_max)
         ledger.jump(begin)
         remaining = [OffsetSpan(start, min(end, begin)) for start, end in progress.remaining if start < begin]
-        return _Kept(ledger, moves, tuple(map(ledger.flow, remaining)))
+        return _PartitionProgress(ledger, moves, tuple(map(ledger.flow, remaining)))
 
     def _new(self, committed: int | None) -> OffsetLedger:
         return OffsetLedger(committed, outstanding_max=self._outstanding_max)
 
     def _forget_lost(self) -> None:
-        for each in self._of.keys() - self._positions.assigned:
-            del self._of[each]
+        for each in self._progress.keys() - self._positions.assigned:
+            del self._progress[each]
             self._committed.pop(each, None)
 
 

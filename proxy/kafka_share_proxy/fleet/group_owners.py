@@ -86,15 +86,15 @@ class Fleet(Protocol):
 class HeldAnywhere:
     """Ids of share groups, here or elsewhere."""
 
-    def __init__(self, here: Mapping[str, Any], fleet: Fleet | None) -> None:
-        self._here, self._fleet = here, fleet
+    def __init__(self, own_groups: Mapping[str, Any], fleet: Fleet | None) -> None:
+        self._own_groups, self._fleet = own_groups, fleet
 
     @property
     def by_id(self) -> tuple[Mapping[str, Any], ...]:
-        return (self._here,) if self._fleet is None else (self._here, self._fleet.groups)
+        return (self._own_groups,) if self._fleet is None else (self._own_groups, self._fleet.groups)
 
     def __len__(self) -> int:
-        return len(self._here) + (0 if self._fleet is None else len(self._fleet.groups))
+        return len(self._own_groups) + (0 if self._fleet is None else len(self._fleet.groups))
 
     def __contains__(self, group_id: object) -> bool:
-        return group_id in self._here or (self._fleet is not None and group_id in self._fleet.groups)
+        return group_id in self._own_groups or (self._fleet is not None and group_id in self._fleet.groups)

@@ -35,14 +35,14 @@ class FollowedEverywhere:
 
     def __init__(self, services: ShareServices, group_id: str, lock_s: float) -> None:
         self._services, self._group_id, self._lock_s = services, group_id, lock_s
-        self._here = FollowedGroup(services, lock_s)
+        self._own_group = FollowedGroup(services, lock_s)
         self._step = FOLLOW
         self._addresses: frozenset[str] | None = None
         """Other proxies. None: they do not follow yet."""
         self._stopped_at = inf
 
     async def begin(self) -> None:
-        self._services.followed[self._group_id] = self._here
+        self._services.followed[self._group_id] = self._own_group
         await self.state()
 
     async def hold_back(self) -> None:
@@ -66,9 +66,9 @@ class FollowedEverywhere:
         """Send the present step, and return the state at all proxies."""
         timers, peers = self._services.timers, self._peers()
         is_first, self._addresses = self._addresses is None, frozenset(peers)
-        _begin_step(self._services, self._group_id, self._here, self._step)
+        _begin_step(self._services, self._group_id, self._own_group, self._step)
         results = {address: peer.command(FEATURE, self._words(self._step)) for address, peer in peers.items()}
-        states, deadline = [self._here.state()], timers.now() + RESPONSE_WAIT_S
+        states, deadline = [self._own_group.state()], timers.now() + RESPONSE_WAIT_S
         for address, result in results.items():
             if not await settled_by(timers, deadline, result):
                 raise MoveRefused(f"the proxy {address} of the fleet does not respond; try again")
@@ -83,9 +83,9 @@ class FollowedEverywhere:
     def end(self) -> None:
         """Serve requests where the group is now."""
         services = self._services
-        if services.followed.get(self._group_id) is self._here:
+        if services.followed.get(self._group_id) is self._own_group:
             del services.followed[self._group_id]
-            self._here.go_on()
+            self._own_group.go_on()
             for peer in ({} if services.fleet is None else services.fleet.members).values():
                 if peer is not None:
                     peer.command(FEATURE, self._words(END))

@@ -52,7 +52,7 @@ class ViewState:
         self._syncs: list[Promise[None]] = []
         self._facts: list[tuple[bytes, bytes | None, Promise[None]]] = []
         self._has_work = trio.Event()
-        self._there = trio.Event()
+        self._topic_exists = trio.Event()
         self._position = 0
         self._moved = trio.Event()
 
@@ -91,7 +91,7 @@ class ViewState:
                 try:
                     leader = await topic.leader()
                     if leader is not None:
-                        self._there.set()
+                        self._topic_exists.set()
                         async with topic.reading(leader, self._position or None) as reading:
                             while True:
                                 self._take_in(await reading.next(FOLLOW_MS), reading.position)
@@ -103,10 +103,10 @@ class ViewState:
                     self._failed("follow", error)
                     await trio.sleep(PAUSE_S)
                     continue
-                if self._there.is_set():  # otherwise _watch_settings may wait for it
-                    self._there = trio.Event()
+                if self._topic_exists.is_set():  # otherwise _watch_settings may wait for it
+                    self._topic_exists = trio.Event()
                 with trio.move_on_after(self._check_interval_s):
-                    await self._there.wait()
+                    await self._topic_exists.wait()
                 await trio.sleep(PAUSE_MIN_S)
         finally:
             with trio.CancelScope(shield=True):
@@ -118,7 +118,7 @@ class ViewState:
         try:
             while True:
                 try:
-                    await self._there.wait()
+                    await self._topic_exists.wait()
                     was_unsafe = bool(self.guard.unsafe)
                     await topic.require_safe(self.guard)
                     if was_unsafe:
@@ -164,7 +164,7 @@ class ViewState:
         try:
             leader = await topic.leader()
             if leader is not None:
-                self._there.set()
+                self._topic_exists.set()
                 end = await topic.end(leader)
                 with trio.move_on_after(FOLLOW_MS / 1000) as scope:
                     while self._position < end and not self.off:
@@ -215,7 +215,7 @@ class ViewState:
             await topic.create()
             self._notes("view-topic-created", topic=state_records.TOPIC)
             raise UpstreamLost(f"{state_records.TOPIC} was just made")
-        self._there.set()
+        self._topic_exists.set()
         await topic.require_safe(self.guard)
         await topic.append(leader, facts)
 

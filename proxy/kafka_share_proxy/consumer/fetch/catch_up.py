@@ -44,7 +44,7 @@ class CatchUp:
         self.fetches = FetchRequests(share, metadata, self.positions, self, new_backoff, Flow.CHILD)
         self.is_alive = False
         """True from the first start on."""
-        self._of: dict[TopicPartition, CaughtUpOffsets] = {}
+        self._caught_up: dict[TopicPartition, CaughtUpOffsets] = {}
         self._moves: dict[TopicPartition, int] = {}
         """Value of `moves` of the main position, by partition."""
 
@@ -59,9 +59,9 @@ class CatchUp:
         child_ranges = tuple(done.gaps(processed_to, end))
         if not child_ranges:
             return False
-        of = CaughtUpOffsets(processed_to, done, child_ranges, end, text.user_text)
-        of.cut(end)
-        self._of[partition] = of
+        caught_up = CaughtUpOffsets(processed_to, done, child_ranges, end, text.user_text)
+        caught_up.cut(end)
+        self._caught_up[partition] = caught_up
         self._main.seek(partition, end, end_epoch)
         self._main[partition].leader = self._metadata.leader(partition)  # which returned `end`
         self._moves[partition] = self._main[partition].moves
@@ -79,18 +79,18 @@ class CatchUp:
             main, child = self._main.get(each), self.positions.get(each)
             if main is not None and child is not None:
                 main.was_processed(child.processed)
-            self._of.pop(each, None)
+            self._caught_up.pop(each, None)
             self._moves.pop(each, None)
         self.positions.drop(dropped)
         self.fetches.drop(dropped)
 
     def clear(self) -> None:
-        self.drop(list(self._of))
+        self.drop(list(self._caught_up))
         self.fetches.clear()
 
     def keep_up(self) -> None:
         """Copy the pause and leader of the main flow. If that has sought back, the child's ranges end there."""
-        for each in list(self._of):
+        for each in list(self._caught_up):
             main, child = self._main.get(each), self.positions.get(each)
             if main is None or child is None:
                 self.drop([each])
@@ -104,22 +104,26 @@ class CatchUp:
     # Reading
 
     def consumed(self, partition: TopicPartition, next_offset: int) -> None:
-        child, of = self.positions.get(partition), self._of.get(partition)
-        if child is None or of is None:
+        child, caught_up = self.positions.get(partition), self._caught_up.get(partition)
+        if child is None or caught_up is None:
             return
         before = child.offset if child.offset is not None else next_offset
         self.positions.consumed(partition, next_offset)
-        for each in of.child_ranges:
+        for each in caught_up.child_ranges:
             if before < each.end <= next_offset:
                 self._changed(partition, each, 0, "read to its end")
 
     def read_again(self, partition: TopicPartition) -> None:
-        if partition in self._of:
+        if partition in self._caught_up:
             child = self.positions[partition]
             self.positions.seek(partition, self._child(partition), ranges=child.ranges)
 
     def remaining(self) -> dict[TopicPartition, tuple[OffsetSpan, ...]]:
-        return {each: remaining for each, of in self._of.items() if (remaining := of.remaining(self._child(each)))}
+        return {
+            each: remaining
+            for each, caught_up in self._caught_up.items()
+            if (remaining := caught_up.remaining(self._child(each)))
+        }
 
     def reset(self, partitions: Iterable[TopicPartition], _: str) -> list[BackgroundEvent]:
         """Shrink a range at which the leader returned OFFSET_OUT_OF_RANGE."""
@@ -135,7 +139,7 @@ class CatchUp:
         if partition not in self.positions or self.positions[partition].moves != moves:
             return []
         if isinstance(result, ConsumerError):
-            self.positions.seek(partition, at, ranges=self._of[partition].child_ranges)
+            self.positions.seek(partition, at, ranges=self._caught_up[partition].child_ranges)
         elif result[partition].offset > at:
             self._deleted_below(partition, at, result[partition].offset)
         else:
@@ -143,32 +147,32 @@ class CatchUp:
         return []
 
     def _deleted_below(self, partition: TopicPartition, at: int, start: int) -> None:
-        of = self._of[partition]
-        for each in of.remaining(at):
+        caught_up = self._caught_up[partition]
+        for each in caught_up.remaining(at):
             deleted = OffsetSpan(each.start, min(each.end, start)) if each.start < start else None
             if deleted is not None:
                 self._changed(partition, deleted, 0, f"deleted before it was read: the log begins at {start}")
-        self.positions.seek(partition, max(at, start), ranges=of.child_ranges)
+        self.positions.seek(partition, max(at, start), ranges=caught_up.child_ranges)
 
     def _ended(
         self, partition: TopicPartition, at: int, moves: int, result: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition in self.positions and self.positions[partition].moves == moves:
-            ranges = self._of[partition].child_ranges
+            ranges = self._caught_up[partition].child_ranges
             self.positions.seek(partition, at, ranges=ranges)
             if not isinstance(result, ConsumerError):
                 self._cut(partition, result[partition].offset, "the log was cut before its end")
         return []
 
     def _cut(self, partition: TopicPartition, end: int, reason: str) -> None:
-        of = self._of[partition]
-        if end >= of.main_from:
+        caught_up = self._caught_up[partition]
+        if end >= caught_up.main_from:
             return
-        for each in of.remaining(end):
+        for each in caught_up.remaining(end):
             self._changed(partition, each, 0, reason)
         child = self._child(partition)
-        of.cut(end)
-        self.positions.seek(partition, min(child, end), ranges=of.child_ranges)
+        caught_up.cut(end)
+        self.positions.seek(partition, min(child, end), ranges=caught_up.child_ranges)
 
     def _child(self, partition: TopicPartition) -> int:
         position = self.positions[partition]
@@ -177,27 +181,27 @@ class CatchUp:
     # Commits
 
     def __contains__(self, partition: object) -> bool:
-        return partition in self._of
+        return partition in self._caught_up
 
     def consumed_offset(self, partition: TopicPartition, main: int) -> OffsetAndMetadata:
-        of = self._of[partition]
-        of.committed = {Flow.MAIN: max(main, of.main_from), Flow.CHILD: self._child(partition)}
-        return self._ending(partition, of.now())
+        caught_up = self._caught_up[partition]
+        caught_up.committed = {Flow.MAIN: max(main, caught_up.main_from), Flow.CHILD: self._child(partition)}
+        return self._ending(partition, caught_up.now())
 
     def split(self, partition: TopicPartition, offset: OffsetAndMetadata) -> OffsetAndMetadata:
-        of = self._of.get(partition)
-        if of is None or commit_text_version(offset.metadata) is not None:
+        caught_up = self._caught_up.get(partition)
+        if caught_up is None or commit_text_version(offset.metadata) is not None:
             return offset
-        of.user_text = offset.metadata or of.user_text
-        flow = of.flow_of(offset.offset, self._child(partition))
+        caught_up.user_text = offset.metadata or caught_up.user_text
+        flow = caught_up.flow_of(offset.offset, self._child(partition))
         if flow is Flow.CHILD and offset.offset > self._child(partition):
             self.positions.seek(
-                partition, offset.offset, ranges=of.child_ranges
+                partition, offset.offset, ranges=caught_up.child_ranges
             )  # processed without having been returned
-        return self._ending(partition, of.commit(offset.offset, flow))
+        return self._ending(partition, caught_up.commit(offset.offset, flow))
 
     def _ending(self, partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetAndMetadata:
-        if self._of[partition].is_finished:
+        if self._caught_up[partition].is_finished:
             self.drop([partition])
         return committed
 

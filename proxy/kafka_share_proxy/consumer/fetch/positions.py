@@ -89,35 +89,35 @@ class Positions:
     """Positions of the assigned partitions. Only the network side changes them."""
 
     def __init__(self) -> None:
-        self._of: dict[TopicPartition, Position] = {}
+        self._positions: dict[TopicPartition, Position] = {}
         self._moves = count(1)
 
     def __contains__(self, partition: object) -> bool:
-        return partition in self._of
+        return partition in self._positions
 
     def __getitem__(self, partition: TopicPartition) -> Position:
-        return self._of[partition]
+        return self._positions[partition]
 
     @property
     def assigned(self) -> Partitions:
         """Including those that are paused or being revoked."""
-        return frozenset(self._of)
+        return frozenset(self._positions)
 
     def get(self, partition: TopicPartition) -> Position | None:
-        return self._of.get(partition)
+        return self._positions.get(partition)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions that stay keep their position and their paused state."""
-        before, partitions_in_order = self._of, sorted(partitions)
+        before, partitions_in_order = self._positions, sorted(partitions)
         self.drop(before.keys() - set(partitions_in_order))
-        self._of = {each: before.get(each) or Position(moves=next(self._moves)) for each in partitions_in_order}
+        self._positions = {each: before.get(each) or Position(moves=next(self._moves)) for each in partitions_in_order}
 
     def include(self, partitions: Iterable[TopicPartition]) -> None:
-        self.assign({*self._of, *partitions})
+        self.assign({*self._positions, *partitions})
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
-            position = self._of.pop(each, None)
+            position = self._positions.pop(each, None)
             if position is not None:
                 position.moves = next(self._moves)
 
@@ -145,7 +145,7 @@ class Positions:
         ranges: tuple[OffsetSpan, ...] | None = None,
     ) -> None:
         """Set the position. Buffered records become stale."""
-        position = self._of.get(partition)
+        position = self._positions.get(partition)
         if position is not None:
             position.state = PositionState.FETCHING
             position.offset, position.ranges = offset, ranges
@@ -155,13 +155,13 @@ class Positions:
 
     def log_was_cut(self, partition: TopicPartition, end_offset: int, epoch: int) -> None:
         """Seek to the end of an epoch, or to the position if that is lower (KIP-320, KIP-595)."""
-        position = self._of[partition]
+        position = self._positions[partition]
         offset = end_offset if position.offset is None else min(end_offset, position.offset)
         self.seek(partition, offset, epoch if offset == end_offset else NO_EPOCH, position.ranges)
 
     def fetched(self, partition: TopicPartition, next_offset: int, record_epoch: int) -> None:
         """Advance to `next_offset`, or to the next range, where the leader epoch is unknown."""
-        position = self._of[partition]
+        position = self._positions[partition]
         position.fetch_from = position.fetched_to = next_offset
         position.record_epoch = record_epoch
         if position.ranges is None:
@@ -173,7 +173,7 @@ class Positions:
             position.fetch_from, position.record_epoch = begin, NO_EPOCH
 
     def reset(self, partition: TopicPartition) -> None:
-        position = self._of.get(partition)
+        position = self._positions.get(partition)
         if position is not None:
             position.state = PositionState.RESETTING
             position.offset = None
@@ -181,26 +181,28 @@ class Positions:
             position.moves = next(self._moves)
 
     def consumed(self, partition: TopicPartition, next_offset: int) -> None:
-        position = self._of.get(partition)
+        position = self._positions.get(partition)
         if position is not None:
             if position.offset is not None and position.offset < next_offset:
                 position.was_processed(OffsetSpan(position.offset, next_offset))
             position.offset = next_offset
 
     def retry(self) -> None:
-        for position in self._of.values():
+        for position in self._positions.values():
             if position.problem is not None:
                 position.is_queried, position.problem = False, None
 
     def missing(self, state: PositionState) -> list[TopicPartition]:
-        return [each for each, position in self._of.items() if position.state is state and not position.is_queried]
+        return [
+            each for each, position in self._positions.items() if position.state is state and not position.is_queried
+        ]
 
     def fetchable(self) -> list[TopicPartition]:
         return [
             each
-            for each, position in self._of.items()
+            for each, position in self._positions.items()
             if position.state is PositionState.FETCHING and not position.paused and not position.held_back
         ]
 
     def _known(self, partitions: Iterable[TopicPartition]) -> list[Position]:
-        return [self._of[each] for each in partitions if each in self._of]
+        return [self._positions[each] for each in partitions if each in self._positions]

@@ -94,9 +94,9 @@ class ShareHolds:
         """Lock duration as last reported by a broker."""
         self.count = 0
         self._on_result = on_result
-        self._of: dict[TopicPartition, dict[int, Hold]] = {}
+        self._holds_by_partition: dict[TopicPartition, dict[int, Hold]] = {}
         self._lost: deque[tuple[TopicPartition, int, Hold]] = deque()
-        self._again: dict[tuple[TopicPartition, int], Hold] = {}
+        self._renewed_holds: dict[tuple[TopicPartition, int], Hold] = {}
         self._deliveries = 0
 
     # Deliveries
@@ -106,7 +106,7 @@ class ShareHolds:
     ) -> int:
         """Hold delivered records until their locks end. Return the number of the delivery."""
         self._deliveries += 1
-        holds = self._of.setdefault(partition, {})
+        holds = self._holds_by_partition.setdefault(partition, {})
         for offset in offsets:
             before = holds.get(offset)
             if before is not None and before.lost is None:
@@ -125,7 +125,7 @@ class ShareHolds:
 
     def taken_away(self, partition: TopicPartition, first: int, last: int) -> None:
         """Lose these holds: the records can be acquired again."""
-        holds = self._of.get(partition, {})
+        holds = self._holds_by_partition.get(partition, {})
         acquired = range(first, last + 1)
         lost_offsets = [each for each in holds if each in acquired] if len(holds) < len(acquired) else acquired
         for offset in lost_offsets:
@@ -144,7 +144,7 @@ class ShareHolds:
 
         Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
-        hold = self._of.get(partition, {}).get(offset)
+        hold = self._holds_by_partition.get(partition, {}).get(offset)
         if hold is None or delivery > hold.delivery or (delivery == hold.delivery and hold.is_settled):
             raise ValueError(f"{partition} at offset {offset} is not held: it was acknowledged, or never returned here")
         if delivery < hold.delivery:
@@ -168,7 +168,7 @@ class ShareHolds:
         `again` is the object that the next poll returns after the record is renewed. `delay_ms`: named for a release.
         """
         if hold.lost is not None:
-            held = self._of.get(partition, {})
+            held = self._holds_by_partition.get(partition, {})
             if held.get(offset) is hold:
                 del held[offset]
             self._responded(partition, {offset: kind}, hold.lost)
@@ -176,14 +176,14 @@ class ShareHolds:
         if kind is AcknowledgeType.RENEW and not hold.session.can_renew:
             self._responded(partition, {offset: kind}, renewals_unsupported(hold.session))
             return True
-        self._again.pop((partition, offset), None)
+        self._renewed_holds.pop((partition, offset), None)
         hold.unsent, hold.again, hold.delay_ms = kind, again, delay_ms
         hold.session.due.setdefault(partition, {})[offset] = kind
         return True
 
     def accept_all(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
         """Accept all records except `but` (implicit mode)."""
-        for partition, holds in self._of.items():
+        for partition, holds in self._holds_by_partition.items():
             for offset, hold in holds.items():
                 if (partition, offset) in but:
                     continue
@@ -197,7 +197,7 @@ class ShareHolds:
         fresh: Acknowledgements = {}
         late: Acknowledgements = {}
         for partition, acks in session.due.items():
-            held = self._of.get(partition, {})
+            held = self._holds_by_partition.get(partition, {})
             for offset, kind in acks.items():
                 hold = held.get(offset)
                 is_late = hold is not None and hold.session is session and hold.lock_until <= now
@@ -211,7 +211,7 @@ class ShareHolds:
 
     def delays_of(self, acks: Acknowledgements) -> NamedDelays:
         """Return the named delays of acknowledgements that were taken."""
-        held = self._of
+        held = self._holds_by_partition
         by_partition = {
             partition: {
                 offset: hold.delay_ms
@@ -290,29 +290,29 @@ class ShareHolds:
                     if acks[offset] is not AcknowledgeType.RENEW:
                         self._drop(each, offset, hold)
                 self._responded(each, acks, error)
-        for each in [partitions for partitions in self._of if partition in (None, partitions)]:
-            for offset, hold in self._holds(session, each, list(self._of[each])):
+        for each in [partitions for partitions in self._holds_by_partition if partition in (None, partitions)]:
+            for offset, hold in self._holds(session, each, list(self._holds_by_partition[each])):
                 self._lose(each, offset, hold, LockLostError(f"{each} at offset {offset}: {error}"))
 
     # Renewed records
 
     def returnable(self, now: float) -> list[Any]:
         """Return each renewed record once (KIP-1222)."""
-        renewed, self._again = self._again, {}
+        renewed, self._renewed_holds = self._renewed_holds, {}
         for (partition, offset), hold in renewed.items():
             self.lose_if_expired(partition, offset, hold, now)
         return [hold.again for hold in renewed.values() if hold.lost is None]
 
     @property
     def has_returnable(self) -> bool:
-        return bool(self._again)
+        return bool(self._renewed_holds)
 
     # Internal
 
     def _holds(
         self, session: ShareSession, partition: TopicPartition, offsets: Iterable[int]
     ) -> list[tuple[int, Hold]]:
-        held = self._of.get(partition, {})
+        held = self._holds_by_partition.get(partition, {})
         candidates = ((offset, held.get(offset)) for offset in offsets)
         return [
             (offset, hold)
@@ -331,20 +331,20 @@ class ShareHolds:
         hold.renewals += 1
         hold.lock_until = lock_from + (self.lock_s or 0.0)
         if hold.again is not None and hold.unsent is None:
-            self._again[partition, offset] = hold
+            self._renewed_holds[partition, offset] = hold
 
     def _drop(self, partition: TopicPartition, offset: int, hold: Hold) -> None:
-        del self._of[partition][offset]
-        if not self._of[partition]:
-            del self._of[partition]
-        self._again.pop((partition, offset), None)
+        del self._holds_by_partition[partition][offset]
+        if not self._holds_by_partition[partition]:
+            del self._holds_by_partition[partition]
+        self._renewed_holds.pop((partition, offset), None)
         if hold.lost is None:
             self.count -= 1
 
     def _lose(self, partition: TopicPartition, offset: int, hold: Hold, error: ConsumerError) -> None:
         hold.lost, hold.on_lost, on_lost = error, None, hold.on_lost
         self.count -= 1
-        self._again.pop((partition, offset), None)
+        self._renewed_holds.pop((partition, offset), None)
         acks = hold.session.due.get(partition, {})
         if hold.unsent is not None and offset in acks:
             self._responded(partition, {offset: acks.pop(offset)}, error)
@@ -357,7 +357,7 @@ class ShareHolds:
             on_lost()
 
     def _forget(self, partition: TopicPartition, offset: int, hold: Hold) -> None:
-        if self._of.get(partition, {}).get(offset) is hold:
+        if self._holds_by_partition.get(partition, {}).get(offset) is hold:
             self._drop(partition, offset, hold)
 
     def _responded(

@@ -87,20 +87,20 @@ class _Query:
     ) -> None:
         self._services = services
         self._partitions = partitions
-        self._here: Promise[memoryview] | None = None
+        self._own_result: Promise[memoryview] | None = None
         self._elsewhere: Promise[messages.ListOffsetsResponse] | None = None
         if node_id == UNKNOWN_NODE:
             return
         if node_id == connection.node_id:
-            self._here = request_offsets(connection, services, partitions, LATEST_TIMESTAMP)
+            self._own_result = request_offsets(connection, services, partitions, LATEST_TIMESTAMP)
         elif services.own is not None:
             request = offsets_request(partitions, LATEST_TIMESTAMP)
             self._elsewhere = services.own.send_request(node_id, ApiKey.LIST_OFFSETS, request)
 
     async def response(self) -> Offsets:
         topics = {topic.name: topic for topic, _ in self._partitions}
-        if self._here is not None:
-            return on_offsets(self._services, topics, await self._here)
+        if self._own_result is not None:
+            return on_offsets(self._services, topics, await self._own_result)
         if self._elsewhere is None:
             return self._all(ErrorCode.LEADER_NOT_AVAILABLE)
         try:

@@ -120,8 +120,8 @@ def _same_each_time(source: Source) -> Iterator[None]:
         extra = Path(folder) / "setup.cfg"
         extra.write_text(f"[build]\nbuild_base = {folder}/build\n")
         # setuptools replaces the interpreter's own flags, which optimize, by CFLAGS.
-        given = f"{sysconfig.get_config_var('CFLAGS') or ''} {os.environ.get('CFLAGS', '')}".strip()
-        flags = f"{given} -g0"  # sections for debuggers name the folder
+        compiler_flags = f"{sysconfig.get_config_var('CFLAGS') or ''} {os.environ.get('CFLAGS', '')}".strip()
+        flags = f"{compiler_flags} -g0"  # sections for debuggers name the folder
         variables = {"SOURCE_DATE_EPOCH": str(source.epoch), "DIST_EXTRA_CONFIG": str(extra), "CFLAGS": flags}
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)

@@ -117,7 +117,7 @@ def test_plain_appends_go_on_until_the_state_is_sent(world: World) -> None:
     world.put_with("one")
     (request,) = world.producer.transaction_requests(0.0, {DLQ})
     assert isinstance(request, AddPartitions)
-    world.producer.transactions.begun(request, 0.0)
+    world.producer.transactions.request_sent(request, 0.0)
     world.put("plain")
     append = world.producer.next_request(world.now)
     assert append is not None
@@ -382,7 +382,7 @@ def test_leaders_are_looked_up_before_the_transaction_begins(world: World) -> No
     world.put_with("one", DLQ, DLQ1)
     transactions = world.producer.transactions
     assert world.producer.transaction_requests(0.0, {DLQ}) == [Locate(("dlq",))]
-    transactions.begun(Locate(("dlq",)), 0.0)
+    transactions.request_sent(Locate(("dlq",)), 0.0)
     assert transactions.requests(0.0, {DLQ}) == []
     assert transactions.located([], 0.0) == []
     assert transactions.requests(0.0, {DLQ, DLQ1}) == [AddPartitions((DLQ, DLQ1))]
@@ -400,7 +400,7 @@ def test_topic_that_is_not_found_refuses_without_a_transaction(world: World, cod
     now, results = 0.0, []
     while not results:
         for request in world.producer.transaction_requests(now, set()):
-            world.producer.transactions.begun(request, now)
+            world.producer.transactions.request_sent(request, now)
             results += world.producer.settle(world.producer.transactions.located([code], now))
         now += 0.05
     assert results == [Refused("one", code)]
@@ -413,7 +413,7 @@ def test_leader_that_moves_is_looked_up_again_before_the_next_attempt(world: Wor
     transactions = world.producer.transactions
     for request, result in ((AddPartitions((DLQ, DLQ1)), transactions.added),):
         assert world.producer.transaction_requests(0.0, {DLQ, DLQ1}) == [request]
-        transactions.begun(request, 0.0)
+        transactions.request_sent(request, 0.0)
         result(OK, 0.0)
     writes = transactions.requests(0.0, {DLQ})
     assert writes[0] == Locate(("dlq",))
@@ -425,10 +425,10 @@ def test_end_waits_for_the_writes_in_flight(world: World) -> None:
     world.put_with("one", DLQ, DLQ1)
     both, transactions = {DLQ, DLQ1}, world.producer.transactions
     (add,) = world.producer.transaction_requests(0.0, both)
-    transactions.begun(add, 0.0)
+    transactions.request_sent(add, 0.0)
     transactions.added(OK, 0.0)
     for write in transactions.requests(0.0, both):
-        transactions.begun(write, 0.0)
+        transactions.request_sent(write, 0.0)
     transactions.written(DLQ, ErrorCode.MESSAGE_TOO_LARGE, 0.0)
     assert transactions.requests(0.0, both) == []
     transactions.written(DLQ1, OK, 0.0)

@@ -61,6 +61,10 @@ WHOLE_NAMES = (
     Rejected("others", "the thing: other_groups, shared, rest"),
     Rejected("took", "duration, count, observe", 4),
     Rejected("come", "received"),
+    Rejected("kept", "the thing: retained_chunks, stored_state, shared_connections", 3),  # public; called by C
+    Rejected("given", "the thing: options, assignment, returned_records", 7),  # public
+    Rejected("taken", "the thing: data, chunks, outcomes"),
+    Rejected("begun", "started_at, start_offsets, has_begun"),
 )
 """Words that may be a part of an identifier, as in `names_seen`, but say nothing alone: as `found` or `_found`."""
 

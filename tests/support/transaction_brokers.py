@@ -188,7 +188,7 @@ class Brokers:
         """Process all requests that the writer has now. `fate` is called with the name of each."""
         outcomes = producer.overdue(now)
         for request in producer.transaction_requests(now, self._everywhere):
-            producer.transactions.begun(request, now)
+            producer.transactions.request_sent(request, now)
             outcomes += producer.settle(self._transact(producer, now, request, fate))
         append = producer.next_request(now)
         if isinstance(append, Identify):

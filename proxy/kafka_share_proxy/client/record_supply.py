@@ -55,7 +55,7 @@ class _Reading:
             self.opened_bytes = 0 if head is None else head.records.extra_bytes(self._source)
         return self._head
 
-    def taken(self, rest: PartitionRecords | None, next_offset: int) -> None:
+    def advance(self, rest: PartitionRecords | None, next_offset: int) -> None:
         """Continue with the rest of the part, or after it.
 
         Args:
@@ -161,7 +161,7 @@ class _Taking:
                 self._remaining -= count
                 room -= count
                 self._opened += reading.opened_bytes
-                reading.taken(later, now.next_offset)
+                reading.advance(later, now.next_offset)
             if later is not None:
                 break
         self._stopped.add(partition)

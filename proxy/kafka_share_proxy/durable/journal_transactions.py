@@ -95,7 +95,7 @@ class JournalTransactions:
                 if isinstance(request, Write) and self._channels.is_late(node_id, purpose):
                     del self._outside[request.place]
                 continue
-            producer.transactions.begun(request, now)
+            producer.transactions.request_sent(request, now)
             self._send(channel, node_id, partition, producer, request)
         return is_missing
 

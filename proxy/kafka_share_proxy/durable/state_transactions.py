@@ -313,7 +313,7 @@ class StateTransactions:
             requests.append(AddPartitions(tuple(current.parts)))
         return requests
 
-    def begun(self, request: TransactionRequest, now: float) -> None:
+    def request_sent(self, request: TransactionRequest, now: float) -> None:
         """Report that a request was sent."""
         current = self._present()
         if isinstance(request, Write):

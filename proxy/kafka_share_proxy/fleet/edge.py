@@ -238,7 +238,7 @@ class PeerEdge:
             return
         reply = messages.PeerQueryResponse(id=query.id, reason=None)
         try:
-            body = response.result() if is_kept else self._kept(query, response.result())
+            body = response.result() if is_kept else self._without_local_parts(query, response.result())
             if isinstance(body, Promise):
                 body.on_settled(partial(self._send_query_response, query, body, is_kept=True), self._link)
                 return
@@ -250,7 +250,7 @@ class PeerEdge:
             self._fail(query.connection_id, error)
         self._send(reply)
 
-    def _kept(self, query: messages.PeerQuery, response: Buffer) -> Buffer | Promise[bytes]:
+    def _without_local_parts(self, query: messages.PeerQuery, response: Buffer) -> Buffer | Promise[bytes]:
         """Remove the parts that features keep here. Raises ProxyError."""
         for edge in self.edges.values():
             body = edge.to_owner(query.api_key, query.api_version, bytes(query.body), memoryview(response))

@@ -111,7 +111,7 @@ class MovedClients:
         stay: Callable[[ForwardedConnection], None],
     ) -> _Leaving | None:
         descriptors = moved_connection.sockets_of(connection, at)
-        state = None if descriptors is None else moved_connection.taken(connection, request)
+        state = None if descriptors is None else moved_connection.state_of(connection, request)
         if descriptors is None or state is None:
             return None
         end = socket.socket(socket.AF_UNIX, _KIND)

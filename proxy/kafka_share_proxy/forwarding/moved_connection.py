@@ -46,7 +46,7 @@ def can_be_given(connection: ForwardedConnection) -> bool:
     return isinstance(client, PlainTransport) and isinstance(broker.transport, PlainTransport)
 
 
-def taken(connection: ForwardedConnection, request: memoryview | None) -> messages.MovedClient | None:
+def state_of(connection: ForwardedConnection, request: memoryview | None) -> messages.MovedClient | None:
     """Return the state of a connection at `request`, without its size, or between two. None if too many bytes wait."""
     first = b"" if request is None else SIZE.pack(len(request)) + bytes(request)
     unread = first + connection.requests.unread

@@ -42,10 +42,10 @@ def activated_sockets(environment: MutableMapping[str, str] = os.environ) -> Act
     environment.pop(NAMES, None)
     if pid != str(os.getpid()) or not count.isdecimal():
         return ActivatedSockets()
-    return ActivatedSockets([_taken(FIRST_DESCRIPTOR + number) for number in range(int(count))])
+    return ActivatedSockets([_adopted(FIRST_DESCRIPTOR + number) for number in range(int(count))])
 
 
-def _taken(descriptor: int) -> socket.socket:
+def _adopted(descriptor: int) -> socket.socket:
     os.set_inheritable(descriptor, False)
     return socket.socket(fileno=descriptor)
 

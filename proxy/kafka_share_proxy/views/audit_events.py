@@ -105,7 +105,7 @@ def hashes_of(cut: Cut, slot: int) -> Hashes:
     if isinstance(cut, RangeCut):
         return _hull(cut.starts, cut.targets, slot)
     if isinstance(cut, KeyFilterCut):
-        return _hull(*cut.kept, slot)
+        return _hull(*cut.starts_and_targets, slot)
     return NO_RANGES
 
 

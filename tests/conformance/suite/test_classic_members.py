@@ -26,7 +26,7 @@ async def test_a_join_repeats_with_the_member_id_that_it_got() -> None:
 
     async with scripted_peer(respond) as address:
         run = CaseRun(ClusterUnderTest(Dialling([address]), KNOWN), Capabilities("4.3", KNOWN, {}))
-        member = ClassicGroupClient(run, "g", await run.kept())
+        member = ClassicGroupClient(run, "g", await run.connection())
         await member.join()
         await member.sync([("given", b"all")])
         await member.sync(protocol_type="consumer", protocol_name="range")

@@ -32,7 +32,7 @@ async def test_topics_are_named_by_name_or_id_as_the_version_requires() -> None:
 
     async with scripted_peer(respond) as address:
         run = CaseRun(ClusterUnderTest(Dialling([address]), KNOWN), Capabilities("4.3", KNOWN, {}))
-        on = await run.kept()
+        on = await run.connection()
         assert (await read(run, TOPIC, offset=5, current_leader_epoch=3, on=on)).high_watermark == 9
         await fetch(run, TOPIC, fetched(0, 7), on=on, version=13, max_bytes=1)
         await run.aclose()

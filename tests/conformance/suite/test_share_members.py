@@ -35,7 +35,7 @@ async def exercised(steps: Any) -> Peer:
     peer = Peer()
     async with scripted_peer(peer) as address:
         run = CaseRun(ClusterUnderTest(Dialling([address]), KNOWN), Capabilities("4.3", KNOWN, {}))
-        await steps(ShareSessionMember(run, "g", await run.kept(), "m"), peer)
+        await steps(ShareSessionMember(run, "g", await run.connection(), "m"), peer)
         await run.aclose()
     return peer
 

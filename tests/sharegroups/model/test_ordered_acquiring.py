@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.sharegroups.model.offset_runs import AVAILABLE, BLOCKED
-from kafka_share_proxy.sharegroups.model.ordered_acquiring import _kept, block, spans
+from kafka_share_proxy.sharegroups.model.ordered_acquiring import _without_aborted, block, spans
 
 from tests.sharegroups.model.test_key_order import Ordered
 
@@ -15,8 +15,8 @@ def test_adjacent_blocked_offsets_are_one_span() -> None:
 
 def test_keys_of_aborted_records_are_left_out() -> None:
     keys = [(0, 7), (3, 7), (4, 8), (9, 7), (12, 9)]
-    assert list(_kept(iter(keys), [(1, 3), (5, 10)])) == [(0, 7), (4, 8), (12, 9)]
-    assert list(_kept(iter(keys), [])) == keys
+    assert list(_without_aborted(iter(keys), [(1, 3), (5, 10)])) == [(0, 7), (4, 8), (12, 9)]
+    assert list(_without_aborted(iter(keys), [])) == keys
 
 
 def test_only_free_offsets_are_blocked() -> None:

@@ -60,7 +60,7 @@ class CaseRun:
         self._opened.append(opened)
         return opened
 
-    async def kept(self, address: Address | None = None) -> PeerConnection:
+    async def connection(self, address: Address | None = None) -> PeerConnection:
         """Return the connection to an address that requests without one of their own share."""
         if address not in self._shared_connections:
             self._shared_connections[address] = await self.connect(address)
@@ -69,20 +69,20 @@ class CaseRun:
     async def node(self, node_id: int) -> Address:
         """Return the address of a broker by its node id."""
         if node_id not in self._brokers:
-            self._brokers = await self.cluster.brokers(await self.kept())
+            self._brokers = await self.cluster.brokers(await self.connection())
         return self._brokers[node_id]
 
     async def nodes(self) -> list[int]:
         """Return the ids of all brokers."""
-        return sorted(await self.cluster.brokers(await self.kept()))
+        return sorted(await self.cluster.brokers(await self.connection()))
 
     async def leader(self, topic: CaseTopic, partition: int = 0) -> PeerConnection:
         """Return the shared connection to the leader of a partition."""
-        return await self.kept(await self.node(topic.leaders[partition]))
+        return await self.connection(await self.node(topic.leaders[partition]))
 
     async def coordinator(self, key: str, key_type: int = 0) -> PeerConnection:
         """Return the shared connection to the coordinator of a group, or of a transactional id (1)."""
-        return await self.kept(await self.cluster.coordinator(await self.kept(), key, key_type))
+        return await self.connection(await self.cluster.coordinator(await self.connection(), key, key_type))
 
     async def request(
         self, api: str, on: PeerConnection | None = None, version: int | None = None, **values: Any
@@ -91,7 +91,7 @@ class CaseRun:
         chosen = self.cluster.version(api, version)
         if version is not None and chosen != version:
             raise NotOffered(f"{api} version {version} is not offered")
-        return await (on or await self.kept()).request(api, chosen, **values)
+        return await (on or await self.connection()).request(api, chosen, **values)
 
     # Topics and records
 
@@ -117,7 +117,7 @@ class CaseRun:
         topic_name = name or self.name("topic")
         placed = replicas or [await self._same_nodes()] * partitions
         chosen = placed if all(placed) else ()
-        topic = await self.cluster.create_topic(await self.kept(), topic_name, partitions, configs, chosen)
+        topic = await self.cluster.create_topic(await self.connection(), topic_name, partitions, configs, chosen)
         for partition in topic.partitions:
             await self._await_leader(topic, partition)
             if count:

@@ -83,7 +83,7 @@ class ClassicGroupClient:
 async def classic_member(run: CaseRun, group: str | None = None, instance_id: str | None = None) -> ClassicGroupClient:
     """Return a member that has not joined, on a new connection to the coordinator."""
     name = group or run.group()
-    address = await run.cluster.coordinator(await run.kept(), name)
+    address = await run.cluster.coordinator(await run.connection(), name)
     return ClassicGroupClient(run, name, await run.connect(address), instance_id=instance_id)
 
 

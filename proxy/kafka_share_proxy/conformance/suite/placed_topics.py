@@ -34,7 +34,7 @@ async def topic_and_other_node(
 
 
 async def _shown_at(run: CaseRun, node: int, topic: CaseTopic) -> PeerConnection:
-    connection = await run.kept(await run.node(node))
+    connection = await run.connection(await run.node(node))
     await run.cluster.await_topic(connection, topic.name, len(topic.partitions))
     return connection
 
@@ -42,8 +42,8 @@ async def _shown_at(run: CaseRun, node: int, topic: CaseTopic) -> PeerConnection
 async def not_coordinator(run: CaseRun, key: str, key_type: int = 0) -> PeerConnection:
     """Return a connection to a node that does not coordinate a group, or a transactional id (1)."""
     coordinator = (await run.coordinator(key, key_type)).address
-    brokers = await run.cluster.brokers(await run.kept())
-    return await run.kept(next(address for _, address in sorted(brokers.items()) if address != coordinator))
+    brokers = await run.cluster.brokers(await run.connection())
+    return await run.connection(next(address for _, address in sorted(brokers.items()) if address != coordinator))
 
 
 async def names_leader(run: CaseRun, topic: CaseTopic, response: Any, partition: Any) -> None:

@@ -165,7 +165,7 @@ class ShareSessionMember:
                 options.pop(name, None)
         raise Mismatch("records", f"within {TAKE_FETCHES} fetches", "none")
 
-    async def taken(self, topic: CaseTopic, partition: int = 0, **options: Any) -> Spans:
+    async def acquire(self, topic: CaseTopic, partition: int = 0, **options: Any) -> Spans:
         """Fetch until records are acquired; return what was acquired of the partition."""
         return acquired(await self.take((topic, partition), **options), topic, partition)
 
@@ -175,7 +175,7 @@ async def share_member(
 ) -> ShareSessionMember:
     """Return a member that has not joined, with a separate connection to the leader of a partition."""
     address = await run.node(topic.leaders[partition])
-    connection = await (run.kept(address) if shared else run.connect(address))
+    connection = await (run.connection(address) if shared else run.connect(address))
     return ShareSessionMember(run, group, connection, run.name("m")[-36:])
 
 
@@ -187,7 +187,7 @@ async def share_group(
     AlterShareGroupOffsets initialises them immediately; where it is not offered, a member joins and leaves.
     """
     group = run.group()
-    connection = await run.kept()
+    connection = await run.connection()
     if KEYS["AlterShareGroupOffsets"] not in run.cluster.versions:
         await run.cluster.configure_group(
             connection, group, {"share.auto.offset.reset": "earliest"} | dict(settings or {})

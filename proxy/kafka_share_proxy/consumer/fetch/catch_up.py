@@ -130,10 +130,12 @@ class CatchUp:
         for each in partitions:
             at = self.positions[each].fetch_from
             self.positions.reset(each)
-            self._offsets.query({each: EARLIEST_TIMESTAMP}, partial(self._begun, each, at, self.positions[each].moves))
+            self._offsets.query(
+                {each: EARLIEST_TIMESTAMP}, partial(self._on_start, each, at, self.positions[each].moves)
+            )
         return []
 
-    def _begun(
+    def _on_start(
         self, partition: TopicPartition, at: int, moves: int, result: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition not in self.positions or self.positions[partition].moves != moves:
@@ -143,7 +145,7 @@ class CatchUp:
         elif result[partition].offset > at:
             self._deleted_below(partition, at, result[partition].offset)
         else:
-            self._offsets.query({partition: LATEST_TIMESTAMP}, partial(self._ended, partition, at, moves))
+            self._offsets.query({partition: LATEST_TIMESTAMP}, partial(self._on_end, partition, at, moves))
         return []
 
     def _deleted_below(self, partition: TopicPartition, at: int, start: int) -> None:
@@ -154,7 +156,7 @@ class CatchUp:
                 self._changed(partition, deleted, 0, f"deleted before it was read: the log begins at {start}")
         self.positions.seek(partition, max(at, start), ranges=caught_up.child_ranges)
 
-    def _ended(
+    def _on_end(
         self, partition: TopicPartition, at: int, moves: int, result: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition in self.positions and self.positions[partition].moves == moves:

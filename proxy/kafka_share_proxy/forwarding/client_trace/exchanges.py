@@ -83,7 +83,7 @@ class Exchanges:
         if len(frame.data) < RESPONSE_MIN:
             return {"response": "unknown", "bytes": frame.size}
         correlation_id = headers.correlation_id(frame.data)
-        sent = self._taken(correlation_id)
+        sent = self._request_of(correlation_id)
         if sent is None:
             reason = "its request was sent before the trace began"
             return {"response": "unknown", "correlation_id": correlation_id, "bytes": frame.size, "not_decoded": reason}
@@ -100,7 +100,7 @@ class Exchanges:
             entry["not_decoded"] = str(error)
         return entry
 
-    def _taken(self, correlation_id: int) -> _Sent | None:
+    def _request_of(self, correlation_id: int) -> _Sent | None:
         """Remove the request of a response, and those before it, which had no response."""
         for number, sent in enumerate(self._sent):
             if sent is not None and sent.correlation_id == correlation_id:

@@ -144,9 +144,9 @@ def begin_at(services: ShareServices, key: ShareKey, offset: int) -> Promise[Out
     services.reads.starting.add(key)
     written = services.writes.create(key, services.coordinator.new_partition(key, offset, epoch), node_id)
 
-    def begun() -> None:
+    def wake() -> None:
         services.reads.starting.discard(key)
         services.reads.wake(key)
 
-    written.on_settled(begun)
+    written.on_settled(wake)
     return written

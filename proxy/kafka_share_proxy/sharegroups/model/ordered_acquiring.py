@@ -103,7 +103,7 @@ class OrderedAcquirer(Acquirer):
         if self.read.aborted or first <= tracked_to:
             tracked_keys = [
                 (offset, key_hash)
-                for offset, key_hash in _kept(zip(*keys, strict=True), self.read.aborted)
+                for offset, key_hash in _without_aborted(zip(*keys, strict=True), self.read.aborted)
                 if offset > tracked_to or self._is_unsettled(offset)
             ]
             keys = RecordKeys(
@@ -158,7 +158,7 @@ def block(window: Window, spans: Sequence[tuple[int, int]]) -> None:
                 part.state = BLOCKED
 
 
-def _kept(keys: Iterator[tuple[int, int]], aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _without_aborted(keys: Iterator[tuple[int, int]], aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Leave out the records of aborted transactions, which are archived and block nothing."""
     at = 0
     for offset, key_hash in keys:

@@ -147,7 +147,7 @@ class KeyFilterCut:
         return 1
 
     @property
-    def kept(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def starts_and_targets(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Starts of ranges, and for each whether it is kept: slot 0, or NOWHERE."""
         return self._starts, self._targets
 

@@ -108,7 +108,7 @@ async def peer_of(run: CaseRun, request: HarmlessRequest) -> PeerConnection:
     kinds = {GROUP: 0, TRANSACTION: 1}
     if request.to not in kinds:
         return await run.connect()
-    return await run.connect(await run.cluster.coordinator(await run.kept(), NAME, kinds[request.to]))
+    return await run.connect(await run.cluster.coordinator(await run.connection(), NAME, kinds[request.to]))
 
 
 @case_for_each(

@@ -112,7 +112,7 @@ async def several(run: CaseRun) -> None:
 @case("metadata.brokers.reachable", SCHEMA)
 async def reachable(run: CaseRun) -> None:
     """Every broker of Metadata can be connected to and serves."""
-    for address in (await run.cluster.brokers(await run.kept())).values():
+    for address in (await run.cluster.brokers(await run.connection())).values():
         response = await (await run.connect(address)).request("ApiVersions", 0)
         equal("ErrorCode", response.error_code, ErrorCode.NONE)
 
@@ -273,7 +273,7 @@ async def recreated(run: CaseRun) -> None:
         return bool((await create(run, name=topic.name)).error_code == 0)
 
     async def replaced() -> bool:
-        again = await run.cluster.await_topic(await run.kept(), topic.name, 1)
+        again = await run.cluster.await_topic(await run.connection(), topic.name, 1)
         return bool(again.topic_id != topic.topic_id)
 
     await run.until(created, "a second creation")
@@ -295,7 +295,7 @@ async def partitions(run: CaseRun, count: int, code: ErrorCode) -> None:
     requested = [{"name": topic.name, "count": count, "assignments": None}]
     response = await run.request("CreatePartitions", topics=requested, timeout_ms=9000)
     equal("ErrorCode", response.results[0].error_code, code)
-    await run.cluster.await_topic(await run.kept(), topic.name, max(2, count))
+    await run.cluster.await_topic(await run.connection(), topic.name, max(2, count))
 
 
 # Settings
@@ -372,7 +372,7 @@ async def coordinator(run: CaseRun, kind: int) -> None:
     await run.coordinator(key, kind)
     response = await run.request("FindCoordinator", key_type=kind, coordinator_keys=[key])
     (entry,) = response.coordinators
-    brokers = await run.cluster.brokers(await run.kept())
+    brokers = await run.cluster.brokers(await run.connection())
     equal("error and key", (entry.error_code, entry.key), (0, key))
     equal("address", (entry.host, entry.port), tuple(brokers[entry.node_id]))
 

@@ -55,7 +55,7 @@ async def committed(run: CaseRun, group: str, topic: CaseTopic, partition: int =
 
 
 @case("offsets.commit.kept", FETCH)
-async def kept(run: CaseRun) -> None:
+async def fetched_as_committed(run: CaseRun) -> None:
     """A committed offset is fetched with its metadata and leader epoch."""
     topic, group = await run.topic(count=5), run.group()
     code = await commit(run, group, topic, 3, committed_metadata="note", committed_leader_epoch=0)

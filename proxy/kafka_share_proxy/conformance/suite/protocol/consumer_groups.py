@@ -234,7 +234,7 @@ async def missing_topic(run: CaseRun) -> None:
     member = consumer(run)
     await member.first(name)
     equal("assignment", member.assigned, {})
-    topic = await run.cluster.create_topic(await run.kept(), name)
+    topic = await run.cluster.create_topic(await run.connection(), name)
 
     async def assigned() -> bool:
         await member.confirm()

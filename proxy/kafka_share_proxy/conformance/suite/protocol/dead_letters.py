@@ -62,7 +62,7 @@ async def dead_letter_group(run: CaseRun, **more: str) -> tuple[CaseTopic, CaseT
     topic = await run.topic()
     await run.append(topic, two_records())
     member = await member_with_letters(run, topic, letters, **{k.replace("_", "."): v for k, v in more.items()})
-    equal("acquired records", await member.taken(topic), [(0, 1, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 1, 1)])
     return topic, letters, member
 
 
@@ -113,7 +113,7 @@ async def exhausted(run: CaseRun) -> None:
     """A record that reaches the delivery limit is written to the topic of dead letters."""
     topic, letters, member = await dead_letter_group(run, share_delivery_count_limit="2")
     await member.acknowledge((topic, 0, 0, 1, RELEASE))
-    equal("second delivery", await member.taken(topic), [(0, 1, 2)])
+    equal("second delivery", await member.acquire(topic), [(0, 1, 2)])
     await member.acknowledge((topic, 0, 0, 1, RELEASE))
     written = await letters_in(run, letters, 2)
     headers = [dict(each.headers) for each in written]
@@ -138,7 +138,7 @@ async def not_again(run: CaseRun) -> None:
     await member.acknowledge((topic, 0, 0, 1, REJECT))
     await letters_in(run, letters, 2)
     await run.produce(topic, 1)
-    equal("acquired next", await member.taken(topic), [(2, 2, 1)])
+    equal("acquired next", await member.acquire(topic), [(2, 2, 1)])
 
 
 @case("dead-letters.off-by-default", KIP, needs=NEEDS)
@@ -162,14 +162,14 @@ async def without_permission(run: CaseRun) -> None:
     await member.take(topic)
     await member.acknowledge((topic, 0, 0, 0, REJECT))
     await run.produce(topic, 1)
-    equal("acquired next", await member.taken(topic), [(1, 1, 1)])
+    equal("acquired next", await member.acquire(topic), [(1, 1, 1)])
     equal("end of the topic of dead letters", await run.end_offset(letters), 0)
 
 
 @case("dead-letters.internal-name", "KIP-1191; GroupConfig", needs=NEEDS)
 async def internal_name(run: CaseRun) -> None:
     """A topic name that begins with __ is refused with INVALID_CONFIG."""
-    error = await run.cluster.alter_group(await run.kept(), run.group(), {LETTERS_TOPIC: "__letters"})
+    error = await run.cluster.alter_group(await run.connection(), run.group(), {LETTERS_TOPIC: "__letters"})
     equal("error", error.split(" ")[0], "INVALID_CONFIG")
 
 
@@ -178,7 +178,7 @@ async def expired(run: CaseRun) -> None:
     """A record whose lock expires at its last delivery is written to the topic of dead letters."""
     limits = {"share_delivery_count_limit": "2", "share_record_lock_duration_ms": "1000"}
     topic, letters, member = await dead_letter_group(run, **limits)
-    equal("second delivery", await member.taken(topic), [(0, 1, 2)])
+    equal("second delivery", await member.acquire(topic), [(0, 1, 2)])
     headers = [dict(each.headers) for each in await letters_in(run, letters, 2)]
     equal("messages", {each["__dlq.errors.message"] for each in headers}, {EXHAUSTED})
     equal("delivery counts", {each["__dlq.errors.delivery.count"] for each in headers}, {b"2"})
@@ -189,7 +189,7 @@ async def later_delivery(run: CaseRun) -> None:
     """The delivery count of a dead letter is that of the delivery that was rejected."""
     topic, letters, member = await dead_letter_group(run)
     await member.acknowledge((topic, 0, 0, 1, [ACCEPT, RELEASE]))
-    equal("second delivery", await member.taken(topic), [(1, 1, 2)])
+    equal("second delivery", await member.acquire(topic), [(1, 1, 2)])
     await member.acknowledge((topic, 0, 1, 1, REJECT))
     (letter,) = await letters_in(run, letters, 1)
     equal("delivery count", dict(letter.headers)["__dlq.errors.delivery.count"], b"2")
@@ -203,7 +203,7 @@ async def released(run: CaseRun) -> None:
     await member.acknowledge((topic, 0, 0, 1, [RELEASE, REJECT]))
     (letter,) = await letters_in(run, letters, 1)
     equal("offset of the only dead letter", dict(letter.headers)["__dlq.errors.offset"], b"1")
-    equal("delivered again", await member.taken(topic), [(0, 0, 2)])
+    equal("delivered again", await member.acquire(topic), [(0, 0, 2)])
 
 
 @case("dead-letters.source-headers", KIP, needs=NEEDS)
@@ -223,7 +223,7 @@ async def partition_of_letters(run: CaseRun) -> None:
     topic = await run.topic(4, count=1)
     member = await member_with_letters(run, topic, letters)
     for partition in topic.partitions:
-        equal("acquired records", await member.taken(topic, partition), [(0, 0, 1)])
+        equal("acquired records", await member.acquire(topic, partition), [(0, 0, 1)])
         await member.acknowledge((topic, partition, 0, 0, REJECT))
     for partition, sources in enumerate(([b"0", b"2"], [b"1", b"3"])):
         headers = [dict(each.headers) for each in await letters_in(run, letters, 2, partition)]

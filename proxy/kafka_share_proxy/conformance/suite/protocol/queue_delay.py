@@ -43,7 +43,7 @@ async def delayed_member(
     """Return a topic with records, and a member that holds them all."""
     topic = await run.topic(count=count)
     member = await share_member(run, await share_group(run, topic, settings=settings), topic)
-    equal("acquired records", await member.taken(topic), [(0, count - 1, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, count - 1, 1)])
     return topic, member
 
 
@@ -74,7 +74,7 @@ async def returns_after(
     member: ShareSessionMember, topic: CaseTopic, since: float, least_s: float, expected: Sequence[tuple[int, int, int]]
 ) -> None:
     """Check that the records are acquired again, and no earlier."""
-    equal("acquired after the delay", await member.taken(topic), list(expected))
+    equal("acquired after the delay", await member.acquire(topic), list(expected))
     actual = time.monotonic() - since
     true("duration of the delay", actual >= LEAST * least_s, f"at least {LEAST * least_s:.2f} s", round(actual, 3))
 
@@ -104,7 +104,7 @@ async def grows(run: CaseRun) -> None:
     """The delay is multiplied for each further delivery."""
     topic, member = await delayed_member(run, 1, {DELAY: "200", MULTIPLIER: "6"})
     await release(member, topic)
-    equal("second delivery", await member.taken(topic), [(0, 0, 2)])
+    equal("second delivery", await member.acquire(topic), [(0, 0, 2)])
     since = time.monotonic()
     await release(member, topic)
     await returns_after(member, topic, since, 1.2, [(0, 0, 3)])
@@ -115,7 +115,7 @@ async def maximum(run: CaseRun) -> None:
     """The delay does not grow beyond share.redelivery.delay.max.ms."""
     topic, member = await delayed_member(run, 1, {DELAY: "600", MULTIPLIER: "100", DELAY_MAX: "700"})
     await release(member, topic)
-    equal("second delivery", await member.taken(topic), [(0, 0, 2)])
+    equal("second delivery", await member.acquire(topic), [(0, 0, 2)])
     since = time.monotonic()
     await release(member, topic)
     await returns_after(member, topic, since, 0.7, [(0, 0, 3)])
@@ -127,7 +127,7 @@ async def ended_session(run: CaseRun) -> None:
     topic, member = await delayed_member(run, 2, LONG)
     await member.acknowledge(epoch=FINAL_EPOCH)
     other = await share_member(run, member.group, topic)
-    equal("offsets acquired by another member", (await other.taken(topic))[0][:2], (0, 1))
+    equal("offsets acquired by another member", (await other.acquire(topic))[0][:2], (0, 1))
 
 
 @case("queues.delay.others", RULE.format(81), needs=NEEDS)
@@ -136,7 +136,7 @@ async def other_records(run: CaseRun) -> None:
     topic, member = await delayed_member(run, 2, LONG)
     await release(member, topic, 1)
     await run.produce(topic, 3)
-    equal("acquired during the delay", await member.taken(topic), [(2, 4, 1)])
+    equal("acquired during the delay", await member.acquire(topic), [(2, 4, 1)])
 
 
 @case("queues.delay.start-offset", RULE.format(81), needs=(*NEEDS, "DescribeShareGroupOffsets:0"))
@@ -174,7 +174,7 @@ async def last_delivery(run: CaseRun) -> None:
     """A record that is released at its last delivery is archived immediately."""
     topic, member = await delayed_member(run, 1, {DELAY: "100", "share.delivery.count.limit": "2", MULTIPLIER: "100"})
     await release(member, topic)
-    equal("second delivery", await member.taken(topic), [(0, 0, 2)])
+    equal("second delivery", await member.acquire(topic), [(0, 0, 2)])
     await release(member, topic)
     equal("start offset", (await described(run, member.group, topic)).start_offset, 1)
 
@@ -197,7 +197,7 @@ async def named_zero(run: CaseRun) -> None:
     """A named delay of 0 replaces the delay of the group."""
     topic, member = await delayed_member(run, 1, LONG)
     await release_with_delay(member, topic, 0)
-    equal("acquired records", await member.taken(topic), [(0, 0, 2)])
+    equal("acquired records", await member.acquire(topic), [(0, 0, 2)])
 
 
 @case("queues.delay.named-each", RULE.format(83), needs=NEEDS)
@@ -205,7 +205,7 @@ async def named_each(run: CaseRun) -> None:
     """Each batch of acknowledgements has its own delay."""
     topic, member = await delayed_member(run, 2)
     await release_with_delay(member, topic, DELAY_MS_MAX, 0)
-    equal("acquired records", await member.taken(topic), [(1, 1, 2)])
+    equal("acquired records", await member.acquire(topic), [(1, 1, 2)])
     await waits(member, topic)
 
 
@@ -232,10 +232,10 @@ async def changed(run: CaseRun) -> None:
     """A changed delay does not hold for records that wait already."""
     topic, member = await delayed_member(run, 1, LONG)
     await release(member, topic)
-    await run.cluster.configure_group(await run.kept(), member.group, {DELAY: "1"})
+    await run.cluster.configure_group(await run.connection(), member.group, {DELAY: "1"})
     await waits(member, topic, 1000)
     await run.produce(topic, 1)
-    equal("acquired next", await member.taken(topic), [(1, 1, 1)])
+    equal("acquired next", await member.acquire(topic), [(1, 1, 1)])
 
 
 @case("queues.delay.removed", RULE.format(84), needs=NEEDS)
@@ -244,8 +244,8 @@ async def removed(run: CaseRun) -> None:
     topic, member = await delayed_member(run, 1, LONG)
     await release(member, topic)
     await waits(member, topic)
-    await run.cluster.configure_group(await run.kept(), member.group, {DELAY: "0"})
-    equal("acquired records", await member.taken(topic), [(0, 0, 2)])
+    await run.cluster.configure_group(await run.connection(), member.group, {DELAY: "0"})
+    equal("acquired records", await member.acquire(topic), [(0, 0, 2)])
 
 
 @case("queues.delay.off-by-default", RULE.format(73), needs=NEEDS)
@@ -270,5 +270,5 @@ async def off_by_default(run: CaseRun) -> None:
 )
 async def refused(run: CaseRun, name: str, value: str) -> None:
     """{0}={1} is refused with INVALID_CONFIG."""
-    error = await run.cluster.alter_group(await run.kept(), run.group(), {name: value})
+    error = await run.cluster.alter_group(await run.connection(), run.group(), {name: value})
     equal("error", error.split(" ")[0], "INVALID_CONFIG")

@@ -67,7 +67,7 @@ async def blocked(member: ShareSessionMember, topic: CaseTopic) -> None:
 async def one_at_a_time(run: CaseRun) -> None:
     """While a record is held, no later record of its key is acquired."""
     topic, member = await ordered_member(run, [A, B, A, B])
-    equal("acquired records", await member.taken(topic), [(0, 1, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 1, 1)])
     await blocked(member, topic)
 
 
@@ -75,10 +75,10 @@ async def one_at_a_time(run: CaseRun) -> None:
 async def across_batches(run: CaseRun) -> None:
     """A record of an earlier batch blocks those of the same key in later batches."""
     topic, member = await ordered_member(run, [A], [A], [A])
-    equal("acquired records", await member.taken(topic), [(0, 0, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 0, 1)])
     await blocked(member, topic)
     await member.acknowledge((topic, 0, 0, 0, ACCEPT))
-    equal("acquired next", await member.taken(topic), [(1, 1, 1)])
+    equal("acquired next", await member.acquire(topic), [(1, 1, 1)])
 
 
 @case_for_each(
@@ -90,9 +90,9 @@ async def across_batches(run: CaseRun) -> None:
 async def freed(run: CaseRun, kind: int) -> None:
     """A record acknowledged with type {0} frees its key for the next record."""
     topic, member = await ordered_member(run, [A, A, A])
-    equal("acquired records", await member.taken(topic), [(0, 0, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 0, 1)])
     await member.acknowledge((topic, 0, 0, 0, kind))
-    equal("acquired next", await member.taken(topic), [(1, 1, 1)])
+    equal("acquired next", await member.acquire(topic), [(1, 1, 1)])
 
 
 @case("queues.order.renewed", RULE.format(74), needs=(*NEEDS, "ShareAcknowledge:2"))
@@ -111,7 +111,7 @@ async def released(run: CaseRun) -> None:
     topic, member = await ordered_member(run, [A, A])
     await member.take(topic)
     await member.acknowledge((topic, 0, 0, 0, RELEASE))
-    equal("acquired after the release", await member.taken(topic), [(0, 0, 2)])
+    equal("acquired after the release", await member.acquire(topic), [(0, 0, 2)])
     await blocked(member, topic)
 
 
@@ -120,7 +120,7 @@ async def expired(run: CaseRun) -> None:
     """A record whose lock expired is delivered again before any later record of its key."""
     topic, member = await ordered_member(run, [A, A], share_record_lock_duration_ms="1000")
     await member.take(topic)
-    equal("acquired after the lock expired", await member.taken(topic), [(0, 0, 2)])
+    equal("acquired after the lock expired", await member.acquire(topic), [(0, 0, 2)])
 
 
 @case("queues.order.ended-session", RULE.format(74), needs=NEEDS)
@@ -130,7 +130,7 @@ async def ended_session(run: CaseRun) -> None:
     await member.take(topic)
     await member.acknowledge(epoch=FINAL_EPOCH)
     other = await share_member(run, member.group, topic)
-    equal("first offset acquired by another member", (await other.taken(topic))[0][:2], (0, 0))
+    equal("first offset acquired by another member", (await other.acquire(topic))[0][:2], (0, 0))
     await blocked(other, topic)
 
 
@@ -139,9 +139,9 @@ async def used_up(run: CaseRun) -> None:
     """A record at its delivery limit frees its key for the next record."""
     topic, member = await ordered_member(run, [A, A], share_delivery_count_limit="2")
     for count in (1, 2):
-        equal(f"acquired, delivery {count}", await member.taken(topic), [(0, 0, count)])
+        equal(f"acquired, delivery {count}", await member.acquire(topic), [(0, 0, count)])
         await member.acknowledge((topic, 0, 0, 0, RELEASE))
-    equal("acquired after the limit", await member.taken(topic), [(1, 1, 1)])
+    equal("acquired after the limit", await member.acquire(topic), [(1, 1, 1)])
 
 
 @case_for_each(
@@ -153,7 +153,7 @@ async def used_up(run: CaseRun) -> None:
 async def special_key(run: CaseRun, key: bytes | None, expected: list[tuple[int, int, int]]) -> None:
     """Of three records with the key {0} these are acquired: {1}."""
     topic, member = await ordered_member(run, [key, key, key])
-    equal("acquired records", await member.taken(topic), expected)
+    equal("acquired records", await member.acquire(topic), expected)
 
 
 @case("queues.order.compressed", RULE.format(75), needs=NEEDS)
@@ -161,7 +161,7 @@ async def compressed(run: CaseRun) -> None:
     """The keys of a compressed batch are compared."""
     topic, member = await ordered_member(run)
     await append_keys(run, topic, [A, B, A], codec=GZIP)
-    equal("acquired records", await member.taken(topic), [(0, 1, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 1, 1)])
 
 
 @case_for_each(
@@ -178,7 +178,7 @@ async def aborted(run: CaseRun, isolation: str, _effect: str, expected: list[tup
     topic, member = await ordered_member(run, share_isolation_level=isolation)
     await abort_key(run, topic, A)
     await append_keys(run, topic, [A, A])
-    equal("acquired records", await member.taken(topic), expected)
+    equal("acquired records", await member.acquire(topic), expected)
     await blocked(member, topic)
 
 
@@ -205,7 +205,7 @@ async def abort_key(run: CaseRun, topic: CaseTopic, key: bytes) -> None:
 async def other_keys(run: CaseRun) -> None:
     """Blocked records do not hold up records of other keys after them."""
     topic, member = await ordered_member(run, [A, A, A, B, A, C])
-    equal("acquired records", await member.taken(topic), [(0, 0, 1), (3, 3, 1), (5, 5, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 0, 1), (3, 3, 1), (5, 5, 1)])
 
 
 @case("queues.order.other-member", RULE.format(74), needs=NEEDS)
@@ -215,7 +215,7 @@ async def other_member(run: CaseRun) -> None:
     await member.take(topic)
     other = await share_member(run, member.group, topic)
     await append_keys(run, topic, [A, B])
-    equal("acquired by another member", await other.taken(topic), [(3, 3, 1)])
+    equal("acquired by another member", await other.acquire(topic), [(3, 3, 1)])
 
 
 @case("queues.order.partitions", RULE.format(74), needs=NEEDS)
@@ -225,7 +225,7 @@ async def two_partitions(run: CaseRun) -> None:
     for partition in topic.partitions:
         await append_keys(run, topic, [A, A], partition=partition)
     member = await share_member(run, await share_group(run, topic, settings=ORDERED), topic)
-    actual = [await member.taken(topic, partition) for partition in topic.partitions]
+    actual = [await member.acquire(topic, partition) for partition in topic.partitions]
     equal("acquired in each partition", actual, [[(0, 0, 1)], [(0, 0, 1)]])
 
 
@@ -235,14 +235,14 @@ async def two_groups(run: CaseRun) -> None:
     topic, member = await ordered_member(run, [A, A])
     await member.take(topic)
     other = await share_member(run, await share_group(run, topic, settings=ORDERED), topic)
-    equal("acquired in another group", await other.taken(topic), [(0, 0, 1)])
+    equal("acquired in another group", await other.acquire(topic), [(0, 0, 1)])
 
 
 @case("queues.order.record-limit", "KIP-1206; sharegroups/README.md rule 78", needs=(*NEEDS, "ShareFetch:2"))
 async def record_limit(run: CaseRun) -> None:
     """In the mode record_limit as many records are acquired as requested, of different keys."""
     topic, member = await ordered_member(run, [A, A, B, C])
-    spans = await member.taken(topic, mode=RECORD_LIMIT, max_records=2)
+    spans = await member.acquire(topic, mode=RECORD_LIMIT, max_records=2)
     equal("acquired records", spans, [(0, 0, 1), (2, 2, 1)])
 
 
@@ -259,10 +259,10 @@ async def whole_batches(run: CaseRun) -> None:
 async def scan_records(run: CaseRun) -> None:
     """Records share.ordering.scan.records and more after the oldest unsettled one wait for it."""
     topic, member = await ordered_member(run, *[[A] * 10] * 9, [A] * 9 + [B], [C], share_ordering_scan_records="100")
-    equal("acquired records", await member.taken(topic), [(0, 0, 1), (99, 99, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 0, 1), (99, 99, 1)])
     await blocked(member, topic)
     await member.acknowledge((topic, 0, 0, 0, ACCEPT))
-    equal("acquired after it is settled", await member.taken(topic), [(1, 1, 1), (100, 100, 1)])
+    equal("acquired after it is settled", await member.acquire(topic), [(1, 1, 1), (100, 100, 1)])
 
 
 @case("queues.order.beyond-the-locks", RULE.format(77), needs=(*NEEDS, "lock-limit"))
@@ -273,7 +273,7 @@ async def beyond_the_locks(run: CaseRun) -> None:
     topic, member = await ordered_member(run, *[[A] * 10] * 12, [B], share_partition_max_record_locks="100")
     spans: list[tuple[int, int, int]] = []
     while len(spans) < 2:
-        spans += await member.taken(topic)
+        spans += await member.acquire(topic)
     equal("acquired records", spans, [(0, 0, 1), (120, 120, 1)])
 
 
@@ -283,20 +283,20 @@ async def switched_on(run: CaseRun) -> None:
     topic = await run.topic()
     await append_keys(run, topic, [A, A, B])
     member = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired first", await member.taken(topic, mode=RECORD_LIMIT, max_records=1), [(0, 0, 1)])
-    await run.cluster.configure_group(await run.kept(), member.group, ORDERED)
-    equal("acquired in key order", await member.taken(topic), [(2, 2, 1)])
+    equal("acquired first", await member.acquire(topic, mode=RECORD_LIMIT, max_records=1), [(0, 0, 1)])
+    await run.cluster.configure_group(await run.connection(), member.group, ORDERED)
+    equal("acquired in key order", await member.acquire(topic), [(2, 2, 1)])
     equal("error of the acknowledgement", await member.acknowledge_code((topic, 0, 0, 0, ACCEPT)), 0)
-    equal("acquired after it is settled", await member.taken(topic), [(1, 1, 1)])
+    equal("acquired after it is settled", await member.acquire(topic), [(1, 1, 1)])
 
 
 @case("queues.order.switched-off", RULE.format(73), needs=NEEDS)
 async def switched_off(run: CaseRun) -> None:
     """When key order is switched off, blocked records are delivered."""
     topic, member = await ordered_member(run, [A, A, A])
-    equal("acquired in key order", await member.taken(topic), [(0, 0, 1)])
-    await run.cluster.configure_group(await run.kept(), member.group, {"share.ordering": "none"})
-    equal("acquired without order", await member.taken(topic), [(1, 2, 1)])
+    equal("acquired in key order", await member.acquire(topic), [(0, 0, 1)])
+    await run.cluster.configure_group(await run.connection(), member.group, {"share.ordering": "none"})
+    equal("acquired without order", await member.acquire(topic), [(1, 2, 1)])
 
 
 @case("queues.order.off-by-default", RULE.format(73), needs=NEEDS)
@@ -305,7 +305,7 @@ async def off_by_default(run: CaseRun) -> None:
     topic = await run.topic()
     await append_keys(run, topic, [A, A, A])
     member = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired records", await member.taken(topic), [(0, 2, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 2, 1)])
 
 
 @case_for_each(
@@ -320,5 +320,5 @@ async def off_by_default(run: CaseRun) -> None:
 )
 async def refused(run: CaseRun, name: str, value: str) -> None:
     """{0}={1} is refused with INVALID_CONFIG."""
-    error = await run.cluster.alter_group(await run.kept(), run.group(), {name: value})
+    error = await run.cluster.alter_group(await run.connection(), run.group(), {name: value})
     equal("error", error.split(" ")[0], "INVALID_CONFIG")

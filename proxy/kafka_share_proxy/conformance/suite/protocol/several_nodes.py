@@ -46,7 +46,7 @@ async def same_brokers(run: CaseRun) -> None:
     first = await run.request("Metadata", topics=[])
     expected = sorted((each.node_id, each.host, each.port) for each in first.brokers)
     for node in await run.nodes():
-        response = await run.request("Metadata", await run.kept(await run.node(node)), topics=[])
+        response = await run.request("Metadata", await run.connection(await run.node(node)), topics=[])
         actual = sorted((each.node_id, each.host, each.port) for each in response.brokers)
         equal(f"brokers at node {node}", actual, expected)
         equal(f"cluster id at node {node}", response.cluster_id, first.cluster_id)
@@ -60,7 +60,7 @@ async def leaders(run: CaseRun) -> None:
     topic = await topic_on_each_node(run)
     nodes = await run.nodes()
     for node in nodes:
-        connection = await run.kept(await run.node(node))
+        connection = await run.connection(await run.node(node))
         response = await run.request("Metadata", connection, topics=[{"name": topic.name}])
         actual = {
             each.partition_index: (each.leader_id, each.leader_epoch, list(each.replica_nodes), list(each.isr_nodes))
@@ -91,7 +91,7 @@ async def same_coordinator(run: CaseRun, kind: int) -> None:
     key = run.name("key")
     expected = (await run.coordinator(key, kind)).address
     for node in await run.nodes():
-        connection = await run.kept(await run.node(node))
+        connection = await run.connection(await run.node(node))
         response = await run.request("FindCoordinator", connection, key_type=kind, coordinator_keys=[key])
         (coordinator,) = response.coordinators
         equal(f"error at node {node}", coordinator.error_code, ErrorCode.NONE)
@@ -274,7 +274,7 @@ async def share_leaders(run: CaseRun) -> None:
     for partition in topic.partitions:
         member = await share_member(run, group, topic, partition=partition)
         member.member_id = member_id
-        equal(f"acquired of {partition}", await member.taken(topic, partition), [(0, 2, 1)])
+        equal(f"acquired of {partition}", await member.acquire(topic, partition), [(0, 2, 1)])
         response = await member.acknowledge((topic, partition, 0, 2, ACCEPT))
         equal("error of the response", response.error_code, ErrorCode.NONE)
         equal(f"error of partition {partition}", entry(response, topic, partition).error_code, ErrorCode.NONE)

@@ -36,7 +36,7 @@ LOCK_S = SHORT_LOCK_MS / 1000
 async def holding(run: CaseRun) -> tuple[CaseTopic, ShareSessionMember]:
     """A topic with the records 0-9, and a member that holds them."""
     topic, member = await ten_records(run)
-    equal("acquired records", await member.taken(topic), [(0, 9, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 9, 1)])
     return topic, member
 
 
@@ -71,7 +71,7 @@ async def settled(run: CaseRun, api: str, _word: str, kind: int) -> None:
     topic, member = await holding(run)
     equal("error of the acknowledgement", await acknowledged_by(api, member, topic, (topic, 0, 0, 9, kind)), 0)
     await run.produce(topic, 1)
-    equal("acquired next", await member.taken(topic), [(10, 10, 1)])
+    equal("acquired next", await member.acquire(topic), [(10, 10, 1)])
 
 
 @case_for_each(APIS, "share-groups.acknowledge.release-by-{name}", WINDOW, needs=SHARE)
@@ -82,7 +82,7 @@ async def release(run: CaseRun, api: str) -> None:
     await other.fetch(topic, wait_ms=0)
     code = await acknowledged_by(api, member, topic, (topic, 0, 0, 9, RELEASE), max_records=0)
     equal("error of the acknowledgement", code, ErrorCode.NONE)
-    equal("acquired by another member", await other.taken(topic), [(0, 9, 2)])
+    equal("acquired by another member", await other.acquire(topic), [(0, 9, 2)])
 
 
 @case_for_each(
@@ -97,7 +97,7 @@ async def own_type_of_each(run: CaseRun, api: str) -> None:
     types = [ACCEPT, RELEASE, REJECT, GAP, RELEASE, ACCEPT, ACCEPT, REJECT, GAP, ACCEPT]
     code = await acknowledged_by(api, member, topic, (topic, 0, 0, 9, types), max_records=0)
     equal("error of the acknowledgement", code, ErrorCode.NONE)
-    equal("acquired again", await member.taken(topic), [(1, 1, 2), (4, 4, 2)])
+    equal("acquired again", await member.acquire(topic), [(1, 1, 2), (4, 4, 2)])
 
 
 @case("share-groups.acknowledge.piggybacked-result-with-records", "KIP-932; ShareFetchResponse.json", needs=SHARE)
@@ -221,7 +221,7 @@ async def below_the_start_offset(run: CaseRun) -> None:
     await member.acknowledge((topic, 0, 0, 9, ACCEPT))
     equal("error of the partition", await member.acknowledge_code((topic, 0, 0, 9, RELEASE)), ErrorCode.NONE)
     await member.acknowledge((topic, 0, 10, 14, RELEASE))
-    equal("acquired again", await member.taken(topic), [(10, 14, 2)])
+    equal("acquired again", await member.acquire(topic), [(10, 14, 2)])
 
 
 @case("share-groups.acknowledge.partly-below-the-start-offset", WINDOW, needs=SHARE)
@@ -231,7 +231,7 @@ async def partly_below(run: CaseRun) -> None:
     await member.acknowledge((topic, 0, 0, 4, ACCEPT))
     equal("error of the partition", await member.acknowledge_code((topic, 0, 0, 9, ACCEPT)), ErrorCode.NONE)
     await run.produce(topic, 1)
-    equal("acquired next", await member.taken(topic), [(10, 10, 1)])
+    equal("acquired next", await member.acquire(topic), [(10, 10, 1)])
 
 
 @case("share-groups.acknowledge.parts-of-a-batch", WINDOW, needs=SHARE)
@@ -241,7 +241,7 @@ async def parts_of_a_batch(run: CaseRun) -> None:
     for first, last in ((8, 9), (0, 1), (4, 5), (2, 3), (6, 7)):
         equal(f"error {first}-{last}", await member.acknowledge_code((topic, 0, first, last, ACCEPT)), ErrorCode.NONE)
     await run.produce(topic, 1)
-    equal("acquired next", await member.taken(topic), [(10, 10, 1)])
+    equal("acquired next", await member.acquire(topic), [(10, 10, 1)])
 
 
 @case("share-groups.acknowledge.over-several-batches", WINDOW, needs=SHARE)
@@ -253,7 +253,7 @@ async def over_several_batches(run: CaseRun) -> None:
     await member.take(topic)
     equal("error of the partition", await member.acknowledge_code((topic, 0, 1, 7, ACCEPT)), ErrorCode.NONE)
     await member.acknowledge((topic, 0, 0, 0, RELEASE), (topic, 0, 8, 8, RELEASE))
-    equal("acquired again", await member.taken(topic), [(0, 0, 2), (8, 8, 2)])
+    equal("acquired again", await member.acquire(topic), [(0, 0, 2), (8, 8, 2)])
 
 
 @case("share-groups.acknowledge.unknown-topic-id", "KafkaApis.handleShareAcknowledgeRequest", needs=SHARE)

@@ -69,7 +69,7 @@ async def every_partition(run: CaseRun) -> None:
     group = await share_group(run, topic)
     for partition in range(3):
         member = await share_member(run, group, topic, partition=partition)
-        equal(f"acquired of partition {partition}", await member.taken(topic, partition), [(0, partition, 1)])
+        equal(f"acquired of partition {partition}", await member.acquire(topic, partition), [(0, partition, 1)])
 
 
 @case("share-groups.acquire.held-by-another", ACQUIRE, needs=SHARE)
@@ -78,7 +78,7 @@ async def held_by_another(run: CaseRun) -> None:
     topic, member = await ten_taken(run)
     await run.produce(topic, 5)
     other = await share_member(run, member.group, topic)
-    equal("acquired by another member", await other.taken(topic), [(10, 14, 1)])
+    equal("acquired by another member", await other.acquire(topic), [(10, 14, 1)])
 
 
 @case("share-groups.acquire.held-by-the-same", ACQUIRE, needs=SHARE)
@@ -94,8 +94,8 @@ async def two_groups(run: CaseRun) -> None:
     """Each of two groups gets every record."""
     topic, member = await ten_records(run)
     other = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired in the first group", await member.taken(topic), [(0, 9, 1)])
-    equal("acquired in the second group", await other.taken(topic), [(0, 9, 1)])
+    equal("acquired in the first group", await member.acquire(topic), [(0, 9, 1)])
+    equal("acquired in the second group", await other.acquire(topic), [(0, 9, 1)])
 
 
 @case(
@@ -117,7 +117,7 @@ async def unknown_topic_id(run: CaseRun) -> None:
 async def whole_batch(run: CaseRun) -> None:
     """In mode batch_optimized a batch is acquired whole, even beyond MaxRecords."""
     topic, member = await ten_records(run)
-    equal("acquired with MaxRecords 4", await member.taken(topic, max_records=4), [(0, 9, 1)])
+    equal("acquired with MaxRecords 4", await member.acquire(topic, max_records=4), [(0, 9, 1)])
 
 
 @case_for_each(
@@ -131,7 +131,7 @@ async def max_records(run: CaseRun, count: int) -> None:
     topic = await run.topic()
     await run.produce(topic, *[1] * 10)
     member = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired records", await member.taken(topic, max_records=count), [(0, count - 1, 1)])
+    equal("acquired records", await member.acquire(topic, max_records=count), [(0, count - 1, 1)])
 
 
 @case(
@@ -144,8 +144,8 @@ async def reached_in_a_batch(run: CaseRun) -> None:
     topic = await run.topic()
     await run.produce(topic, 3, 3, 3)
     member = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired with MaxRecords 4", await member.taken(topic, max_records=4), [(0, 5, 1)])
-    equal("acquired next", await member.taken(topic), [(6, 8, 1)])
+    equal("acquired with MaxRecords 4", await member.acquire(topic, max_records=4), [(0, 5, 1)])
+    equal("acquired next", await member.acquire(topic), [(6, 8, 1)])
 
 
 @case_for_each(
@@ -164,7 +164,7 @@ async def batch_size(run: CaseRun, size: int, expected: Spans) -> None:
     topic = await run.topic()
     await run.produce(topic, *[1] * 6)
     member = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired records", await member.taken(topic, batch_size=size), expected)
+    equal("acquired records", await member.acquire(topic, batch_size=size), expected)
 
 
 @case("share-groups.acquire.batch-size-keeps-batches", "KIP-932; SharePartition.createBatches", needs=SHARE)
@@ -173,7 +173,7 @@ async def batch_size_keeps_batches(run: CaseRun) -> None:
     topic = await run.topic()
     await run.produce(topic, 4, 4)
     member = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired with BatchSize 1", await member.taken(topic, batch_size=1), [(0, 3, 1), (4, 7, 1)])
+    equal("acquired with BatchSize 1", await member.acquire(topic, batch_size=1), [(0, 3, 1), (4, 7, 1)])
 
 
 @case_for_each(
@@ -194,7 +194,7 @@ async def record_limit(run: CaseRun, count: int) -> None:
 async def record_limit_continues(run: CaseRun) -> None:
     """In mode record_limit the next fetch continues within the batch."""
     topic, member = await ten_records(run)
-    spans = [await member.taken(topic, max_records=4, mode=RECORD_LIMIT) for _ in range(3)]
+    spans = [await member.acquire(topic, max_records=4, mode=RECORD_LIMIT) for _ in range(3)]
     equal("acquired by three fetches", spans, [[(0, 3, 1)], [(4, 7, 1)], [(8, 9, 1)]])
 
 
@@ -204,7 +204,7 @@ async def record_limit_another_member(run: CaseRun) -> None:
     topic, member = await ten_records(run)
     await member.take(topic, max_records=4, mode=RECORD_LIMIT)
     other = await share_member(run, member.group, topic)
-    equal("acquired by another member", await other.taken(topic), [(4, 9, 1)])
+    equal("acquired by another member", await other.acquire(topic), [(4, 9, 1)])
 
 
 @case("share-groups.acquire.record-limit-ignores-batch-size", "KIP-1206; SharePartition.acquire", needs=SECOND)
@@ -213,7 +213,7 @@ async def record_limit_ignores_batch_size(run: CaseRun) -> None:
     topic = await run.topic()
     await run.produce(topic, *[1] * 6)
     member = await share_member(run, await share_group(run, topic), topic)
-    spans = await member.taken(topic, max_records=5, batch_size=1, mode=RECORD_LIMIT)
+    spans = await member.acquire(topic, max_records=5, batch_size=1, mode=RECORD_LIMIT)
     equal("acquired records", spans, [(0, 4, 1)])
 
 
@@ -223,8 +223,8 @@ async def record_limit_over_batches(run: CaseRun) -> None:
     topic = await run.topic()
     await run.produce(topic, 3, 3, 3)
     member = await share_member(run, await share_group(run, topic), topic)
-    equal("acquired records", await member.taken(topic, max_records=5, mode=RECORD_LIMIT), [(0, 4, 1)])
-    equal("acquired next", await member.taken(topic, max_records=5, mode=RECORD_LIMIT), [(5, 5, 1), (6, 8, 1)])
+    equal("acquired records", await member.acquire(topic, max_records=5, mode=RECORD_LIMIT), [(0, 4, 1)])
+    equal("acquired next", await member.acquire(topic, max_records=5, mode=RECORD_LIMIT), [(5, 5, 1), (6, 8, 1)])
 
 
 @case_for_each(
@@ -323,7 +323,7 @@ async def released_before_new(run: CaseRun) -> None:
     topic, member = await ten_taken(run)
     await member.acknowledge((topic, 0, 0, 9, RELEASE))
     await run.produce(topic, 5)
-    equal("acquired records", await member.taken(topic), [(0, 9, 2), (10, 14, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 9, 2), (10, 14, 1)])
 
 
 @case("share-groups.acquire.partly-released", ACQUIRE, needs=SHARE)
@@ -331,7 +331,7 @@ async def partly_released(run: CaseRun) -> None:
     """Only the released records of a partly released batch are delivered again."""
     topic, member = await ten_taken(run)
     await member.acknowledge((topic, 0, 2, 3, RELEASE), (topic, 0, 6, 7, RELEASE))
-    equal("acquired records", await member.taken(topic), [(2, 3, 2), (6, 7, 2)])
+    equal("acquired records", await member.acquire(topic), [(2, 3, 2), (6, 7, 2)])
 
 
 @case(
@@ -345,7 +345,7 @@ async def different_counts(run: CaseRun) -> None:
     await member.acknowledge((topic, 0, 0, 4, RELEASE))
     await member.take(topic)
     await member.acknowledge((topic, 0, 0, 9, RELEASE))
-    equal("acquired records", await member.taken(topic), [(0, 4, 3), (5, 9, 2)])
+    equal("acquired records", await member.acquire(topic), [(0, 4, 3), (5, 9, 2)])
 
 
 @case("share-groups.acquire.delivery-count-never-lowered", "KIP-932; SharePartition (4.2 and later)", needs=SHARE)
@@ -381,7 +381,7 @@ async def held_below_the_log_start(run: CaseRun) -> None:
     topic, member = await ten_taken(run)
     await run.delete_records(topic, 10)
     await run.produce(topic, 1)
-    equal("acquired after the deletion", await member.taken(topic), [(10, 10, 1)])
+    equal("acquired after the deletion", await member.acquire(topic), [(10, 10, 1)])
     equal("error of the acknowledgement", await member.acknowledge_code((topic, 0, 0, 9, ACCEPT)), ErrorCode.NONE)
 
 
@@ -391,4 +391,4 @@ async def gaps(run: CaseRun) -> None:
     topic, member = await ten_taken(run)
     equal("error", await member.acknowledge_code((topic, 0, 0, 9, [ACCEPT, GAP] * 5)), ErrorCode.NONE)
     await run.produce(topic, 1)
-    equal("acquired next", await member.taken(topic), [(10, 10, 1)])
+    equal("acquired next", await member.acquire(topic), [(10, 10, 1)])

@@ -98,8 +98,8 @@ async def classic_description(run: CaseRun) -> None:
 async def _listings(run: CaseRun, group: str, filters: dict[str, Any]) -> list[tuple[Address, Any]]:
     """Return the entries of the group in the lists of all nodes, with the node's address."""
     listings = []
-    for address in (await run.cluster.brokers(await run.kept())).values():
-        response = await run.request("ListGroups", await run.kept(address), version=5, **filters)
+    for address in (await run.cluster.brokers(await run.connection())).values():
+        response = await run.request("ListGroups", await run.connection(address), version=5, **filters)
         equal("error of the list", response.error_code, ErrorCode.NONE)
         listings += [(address, each) for each in response.groups if each.group_id == group]
     return listings

@@ -27,10 +27,10 @@ async def window_of_locks(run: CaseRun) -> None:
     await run.produce(topic, 50, 50, 50)
     group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
     member = await share_member(run, group, topic)
-    equal("acquired records", await member.taken(topic, batch_size=1000), [(0, 99, 1)])
+    equal("acquired records", await member.acquire(topic, batch_size=1000), [(0, 99, 1)])
     equal("acquired with a full window", acquired(await member.fetch(topic, wait_ms=300), topic), [])
     await member.acknowledge((topic, 0, 0, 49, ACCEPT))
-    equal("acquired after settling", await member.taken(topic), [(100, 149, 1)])
+    equal("acquired after settling", await member.acquire(topic), [(100, 149, 1)])
 
 
 @case(
@@ -44,11 +44,11 @@ async def window_counts_settled(run: CaseRun) -> None:
     await run.produce(topic, 100, 10)
     group = await share_group(run, topic, settings={"share.partition.max.record.locks": "100"})
     member = await share_member(run, group, topic)
-    equal("acquired records", await member.taken(topic), [(0, 99, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 99, 1)])
     await member.acknowledge((topic, 0, 1, 99, ACCEPT))
     equal("acquired behind an unsettled record", acquired(await member.fetch(topic, wait_ms=300), topic), [])
     await member.acknowledge((topic, 0, 0, 0, ACCEPT))
-    equal("acquired after it is settled", await member.taken(topic), [(100, 109, 1)])
+    equal("acquired after it is settled", await member.acquire(topic), [(100, 109, 1)])
 
 
 @case("share-groups.acquire.released-in-a-full-window", "KIP-932; SharePartition.acquire", needs=(*SHARE, "lock-limit"))
@@ -60,7 +60,7 @@ async def released_in_a_full_window(run: CaseRun) -> None:
     member = await share_member(run, group, topic)
     await member.take(topic)
     await member.acknowledge((topic, 0, 40, 41, RELEASE))
-    equal("acquired records", await member.taken(topic), [(40, 41, 2)])
+    equal("acquired records", await member.acquire(topic), [(40, 41, 2)])
 
 
 @case(
@@ -74,10 +74,10 @@ async def delivery_limit(run: CaseRun) -> None:
     group = await share_group(run, topic, settings={"share.delivery.count.limit": "2"})
     member = await share_member(run, group, topic)
     for count in (1, 2):
-        equal(f"acquired, delivery {count}", await member.taken(topic), [(0, 9, count)])
+        equal(f"acquired, delivery {count}", await member.acquire(topic), [(0, 9, count)])
         await member.acknowledge((topic, 0, 0, 9, RELEASE))
     await run.produce(topic, 1)
-    equal("acquired after the limit", await member.taken(topic), [(10, 10, 1)])
+    equal("acquired after the limit", await member.acquire(topic), [(10, 10, 1)])
 
 
 @case("share-groups.acquire.default-delivery-limit", "group.share.delivery.count.limit (default 5)", needs=SHARE)
@@ -86,10 +86,10 @@ async def default_delivery_limit(run: CaseRun) -> None:
     topic = await run.topic(count=1)
     member = await share_member(run, await share_group(run, topic), topic)
     for count in range(1, 6):
-        equal(f"acquired, delivery {count}", await member.taken(topic), [(0, 0, count)])
+        equal(f"acquired, delivery {count}", await member.acquire(topic), [(0, 0, count)])
         await member.acknowledge((topic, 0, 0, 0, RELEASE))
     await run.produce(topic, 1)
-    equal("acquired after the limit", await member.taken(topic), [(1, 1, 1)])
+    equal("acquired after the limit", await member.acquire(topic), [(1, 1, 1)])
 
 
 @case(
@@ -103,7 +103,7 @@ async def throttled(run: CaseRun) -> None:
     member = await share_member(run, await share_group(run, topic), topic)
     actual = []
     for _ in range(5):
-        spans = await member.taken(topic)
+        spans = await member.acquire(topic)
         actual.append((spans[0][0], spans[-1][1], spans[0][2]))
         await member.acknowledge(*((topic, 0, first, last, RELEASE) for first, last, _ in spans))
     equal("deliveries", actual, [(0, 99, 1), (0, 99, 2), (0, 99, 3), (0, 49, 4), (0, 0, 5)])
@@ -115,7 +115,7 @@ async def rejected(run: CaseRun) -> None:
     topic, member = await ten_taken(run)
     await member.acknowledge((topic, 0, 0, 9, REJECT))
     await run.produce(topic, 2)
-    equal("acquired next", await member.taken(topic), [(10, 11, 1)])
+    equal("acquired next", await member.acquire(topic), [(10, 11, 1)])
 
 
 @case(
@@ -130,4 +130,4 @@ async def altered_start_offset(run: CaseRun) -> None:
     await member.connection.aclose()
     await alter_offsets(run, member.group, topic, start=3)
     later = await share_member(run, member.group, topic)
-    equal("acquired records", await later.taken(topic), [(3, 9, 1)])
+    equal("acquired records", await later.acquire(topic), [(3, 9, 1)])

@@ -46,7 +46,7 @@ async def locks_expire(run: CaseRun) -> None:
     began = time.monotonic()
     response = await member.take(topic)
     equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, SHORT_LOCK_MS)
-    equal("acquired by another member", await other.taken(topic), [(0, 9, 2)])
+    equal("acquired by another member", await other.acquire(topic), [(0, 9, 2)])
     true("duration of the lock", time.monotonic() - began >= 0.9 * LOCK_S, f"at least {SHORT_LOCK_MS} ms")
 
 
@@ -67,7 +67,7 @@ async def session_survives(run: CaseRun) -> None:
     """The end of a lock does not end the session."""
     topic, member = await short_locks(run)
     await member.take(topic)
-    equal("acquired again by the same member", await member.taken(topic), [(0, 9, 2)])
+    equal("acquired again by the same member", await member.acquire(topic), [(0, 9, 2)])
 
 
 @case(
@@ -80,11 +80,11 @@ async def expiry_counts(run: CaseRun) -> None:
     topic = await run.topic(count=10)
     settings = {"share.record.lock.duration.ms": str(SHORT_LOCK_MS), "share.delivery.count.limit": "2"}
     member = await share_member(run, await share_group(run, topic, settings=settings), topic)
-    equal("first delivery", await member.taken(topic), [(0, 9, 1)])
-    equal("second delivery", await member.taken(topic), [(0, 9, 2)])
+    equal("first delivery", await member.acquire(topic), [(0, 9, 1)])
+    equal("second delivery", await member.acquire(topic), [(0, 9, 2)])
     await trio.sleep(1.5 * LOCK_S)
     await run.produce(topic, 1)
-    equal("after the limit", await member.taken(topic), [(10, 10, 1)])
+    equal("after the limit", await member.acquire(topic), [(10, 10, 1)])
 
 
 @case(
@@ -129,7 +129,7 @@ async def renew_restarts(run: CaseRun, api: str) -> None:
         code = partition.error_code if api == "ShareAcknowledge" else partition.acknowledge_error_code
         equal(f"error of renewal {number}", code, ErrorCode.NONE)
         equal("acquired by another member", acquired(await other.fetch(topic, wait_ms=0), topic), [])
-    equal("acquired after the last lock", await other.taken(topic), [(0, 9, 2)])
+    equal("acquired after the last lock", await other.acquire(topic), [(0, 9, 2)])
 
 
 @case("share-groups.renew.keeps-the-count", RENEWAL, needs=SECOND)
@@ -139,7 +139,7 @@ async def renew_keeps_the_count(run: CaseRun) -> None:
     for _ in range(3):
         await member.acknowledge((topic, 0, 0, 9, RENEW), renew=True)
     await member.acknowledge((topic, 0, 0, 9, RELEASE))
-    equal("acquired again", await member.taken(topic), [(0, 9, 2)])
+    equal("acquired again", await member.acquire(topic), [(0, 9, 2)])
 
 
 @case_for_each(
@@ -175,7 +175,7 @@ async def renew_fetches_nothing(run: CaseRun) -> None:
     response = await member.fetch(topic, acks=[(topic, 0, 0, 4, RENEW)], renew=True)
     equal("acquired records", acquired(response, topic), [])
     equal("bytes of records", len(entry(response, topic).records or b""), 0)
-    equal("acquired by the next fetch", await member.taken(topic), [(10, 14, 1)])
+    equal("acquired by the next fetch", await member.acquire(topic), [(10, 14, 1)])
 
 
 @case_for_each(
@@ -211,7 +211,7 @@ async def renew_mixed(run: CaseRun) -> None:
     types = [ACCEPT, RENEW, RELEASE, RENEW, REJECT, ACCEPT, RELEASE, RENEW, ACCEPT, ACCEPT]
     response = await member.acknowledge((topic, 0, 0, 9, types), renew=True)
     equal("error of the partition", entry(response, topic).error_code, ErrorCode.NONE)
-    equal("acquired again", await member.taken(topic), [(2, 2, 2), (6, 6, 2)])
+    equal("acquired again", await member.acquire(topic), [(2, 2, 2), (6, 6, 2)])
     acknowledgement = await member.acknowledge(*((topic, 0, n, n, ACCEPT) for n in (1, 3, 7)))
     equal("error for the renewed records", entry(acknowledgement, topic).error_code, ErrorCode.NONE)
 
@@ -267,7 +267,7 @@ async def renew_changed_duration(run: CaseRun) -> None:
     """A renewal uses the present duration of locks and returns it."""
     topic, member = await holding(run)
     settings = {"share.record.lock.duration.ms": "40000"}
-    await run.cluster.configure_group(await run.kept(), member.group, settings)
+    await run.cluster.configure_group(await run.connection(), member.group, settings)
     response = await member.acknowledge((topic, 0, 0, 9, RENEW), renew=True)
     equal("AcquisitionLockTimeoutMs", response.acquisition_lock_timeout_ms, 40_000)
 

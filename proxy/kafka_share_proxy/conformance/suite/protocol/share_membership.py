@@ -21,7 +21,7 @@ NO_OPERATIONS = -2147483648
 
 async def new_member(run: CaseRun, group: str | None = None) -> ShareSessionMember:
     """A member id that has not joined."""
-    return ShareSessionMember(run, group or run.group(), await run.kept(), run.name("m")[-36:])
+    return ShareSessionMember(run, group or run.group(), await run.connection(), run.name("m")[-36:])
 
 
 async def joined(run: CaseRun, topic: CaseTopic, group: str | None = None) -> ShareSessionMember:
@@ -235,7 +235,7 @@ async def missing_topic(run: CaseRun) -> None:
     response = await member.heartbeat(0, [name])
     equal("error of the response", response.error_code, ErrorCode.NONE)
     equal("assignment", member.assigned, {})
-    topic = await run.cluster.create_topic(await run.kept(), name)
+    topic = await run.cluster.create_topic(await run.connection(), name)
 
     async def assigned() -> bool:
         await member.heartbeat()

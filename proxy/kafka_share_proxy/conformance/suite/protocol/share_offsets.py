@@ -222,7 +222,7 @@ async def member_from(run: CaseRun, topic: CaseTopic, reset: str | None) -> Shar
     """A member of a new group whose share partitions are initialised by its join."""
     group = run.group()
     if reset is not None:
-        await run.cluster.configure_group(await run.kept(), group, {"share.auto.offset.reset": reset})
+        await run.cluster.configure_group(await run.connection(), group, {"share.auto.offset.reset": reset})
     member = await share_member(run, group, topic)
     await member.join(topic)
     return member
@@ -237,7 +237,7 @@ async def earliest(run: CaseRun) -> None:
     """share.auto.offset.reset=earliest begins at the start of the log."""
     topic = await run.topic(count=10)
     member = await member_from(run, topic, "earliest")
-    equal("acquired records", await member.taken(topic), [(0, 9, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 9, 1)])
 
 
 @case(
@@ -250,7 +250,7 @@ async def earliest_after_deletion(run: CaseRun) -> None:
     topic = await run.topic(count=10)
     await run.delete_records(topic, 5)
     member = await member_from(run, topic, "earliest")
-    equal("acquired records", await member.taken(topic), [(5, 9, 1)])
+    equal("acquired records", await member.acquire(topic), [(5, 9, 1)])
 
 
 @case("share-groups.reset.latest-by-default", "KIP-932; group.share.auto.offset.reset (latest)", needs=SHARE)
@@ -261,7 +261,7 @@ async def latest(run: CaseRun) -> None:
     await member.fetch(topic)
     await member.fetch()
     await run.produce(topic, 3)
-    equal("acquired records", await member.taken(topic), [(10, 12, 1)])
+    equal("acquired records", await member.acquire(topic), [(10, 12, 1)])
 
 
 @case("share-groups.reset.by-duration", "KIP-932; ShareFetchUtils.offsetForTimestamp", needs=(*SHARE, "group-settings"))
@@ -272,7 +272,7 @@ async def by_duration(run: CaseRun) -> None:
     for age_ms in (3 * HOUR_MS, 2 * HOUR_MS, HOUR_MS // 2, 0):
         await run.append(topic, records.build_batch(0, [records.Record(value=b"v", timestamp=now - age_ms)]))
     member = await member_from(run, topic, "by_duration:PT1H")
-    equal("first acquired offset", (await member.taken(topic))[0][0], 2)
+    equal("first acquired offset", (await member.acquire(topic))[0][0], 2)
 
 
 @case_for_each(
@@ -290,7 +290,7 @@ async def by_duration(run: CaseRun) -> None:
 )
 async def invalid_setting(run: CaseRun, key: str, value: str) -> None:
     """{0}={1} is refused with INVALID_CONFIG."""
-    error = await run.cluster.alter_group(await run.kept(), run.group(), {key: value})
+    error = await run.cluster.alter_group(await run.connection(), run.group(), {key: value})
     equal("error", error.split(" ")[0], "INVALID_CONFIG")
 
 
@@ -298,8 +298,8 @@ async def invalid_setting(run: CaseRun, key: str, value: str) -> None:
 async def before_the_group(run: CaseRun) -> None:
     """The settings of a group can be set before the group exists, and are described."""
     group = run.group()
-    await run.cluster.configure_group(await run.kept(), group, {"share.record.lock.duration.ms": "20000"})
-    shown = await run.cluster.group_settings(await run.kept(), group)
+    await run.cluster.configure_group(await run.connection(), group, {"share.record.lock.duration.ms": "20000"})
+    shown = await run.cluster.group_settings(await run.connection(), group)
     equal("share.record.lock.duration.ms", shown["share.record.lock.duration.ms"], "20000")
     equal("share.auto.offset.reset", shown["share.auto.offset.reset"], "latest")
 
@@ -347,8 +347,8 @@ async def open_transaction(run: CaseRun) -> None:
     await run.produce(topic, 1)
     group = await share_group(run, topic, settings={"share.isolation.level": "read_committed"})
     member = await share_member(run, group, topic)
-    equal("acquired before the commit", await member.taken(topic), [(0, 1, 1)])
+    equal("acquired before the commit", await member.acquire(topic), [(0, 1, 1)])
     equal("acquired in the meantime", acquired(await member.fetch(wait_ms=300), topic), [])
     await producer.end(committed=True)
-    first = (await member.taken(topic))[0]
+    first = (await member.acquire(topic))[0]
     one_of("first span after the commit", first, [(2, 4, 1), (2, 5, 1), (2, 6, 1)])

@@ -62,7 +62,7 @@ async def acknowledged_and_forgotten(run: CaseRun) -> None:
 async def added_partition(run: CaseRun) -> None:
     """A partition that is named in a later request joins the session."""
     topic, member = await ten_records(run, partitions=2)
-    equal("acquired of partition 0", await member.taken(topic, 0), [(0, 9, 1)])
+    equal("acquired of partition 0", await member.acquire(topic, 0), [(0, 9, 1)])
     response = await member.take((topic, 1))
     equal("acquired of partition 1", acquired(response, topic, 1), [(0, 9, 1)])
 

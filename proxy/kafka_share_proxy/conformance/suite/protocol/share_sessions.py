@@ -177,7 +177,7 @@ async def longest_member_id(run: CaseRun) -> None:
     """A member id of 36 characters is accepted."""
     topic, member = await ten_records(run)
     member.member_id = "m" * MEMBER_ID_LENGTH_MAX
-    equal("acquired records", await member.taken(topic), [(0, 9, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 9, 1)])
 
 
 @case("share-groups.sessions.of-one-member", SESSION, needs=SHARE)
@@ -206,7 +206,7 @@ async def of_one_group(run: CaseRun) -> None:
 async def membership_not_required(run: CaseRun) -> None:
     """A ShareFetch of a member id that never joined the group acquires records."""
     topic, member = await ten_records(run)
-    equal("acquired records", await member.taken(topic), [(0, 9, 1)])
+    equal("acquired records", await member.acquire(topic), [(0, 9, 1)])
 
 
 @case("share-groups.sessions.lock-duration", "ShareFetchResponse.json; share.record.lock.duration.ms", needs=SHARE)
@@ -285,7 +285,7 @@ async def closed(run: CaseRun, api: str) -> None:
     equal("error of the response", response.error_code, ErrorCode.NONE)
     code = entry(response, topic).acknowledge_error_code if api == "ShareFetch" else entry(response, topic).error_code
     equal("error of the acknowledgement", code, ErrorCode.NONE)
-    equal("acquired by another member", await other.taken(topic), [(5, 9, 2)])
+    equal("acquired by another member", await other.acquire(topic), [(5, 9, 2)])
     again = await member.fetch(epoch=epoch)
     equal("error after the end", again.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
 
@@ -313,7 +313,7 @@ async def end_of_connection(run: CaseRun) -> None:
     await member.take(topic)
     equal("acquired by another member", acquired(await other.fetch(topic, wait_ms=0), topic), [])
     await member.connection.aclose()
-    equal("acquired after the end of the connection", await other.taken(topic), [(0, 9, 2)])
+    equal("acquired after the end of the connection", await other.acquire(topic), [(0, 9, 2)])
     response = await member.fetch(epoch=member.epoch, on=other.connection)
     equal("error on another connection", response.error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)
 

@@ -24,11 +24,11 @@ async def view_of(run: CaseRun, base: CaseTopic, cut: str) -> CaseTopic:
     """Return the view of a topic, created by a request that needs it."""
     name = f"__view.{cut}.{base.name}"
     run.cluster.topics.add(name)
-    shown = await run.cluster.find_topic(await run.kept(), name)
+    shown = await run.cluster.find_topic(await run.connection(), name)
     true("view in Metadata", shown is not None, "shown as a topic")
     topics = [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
     await run.request("ListOffsets", await run.leader(base), replica_id=-1, topics=topics)
-    return await run.cluster.await_topic(await run.kept(), name, len(shown.leaders if shown else ()))
+    return await run.cluster.await_topic(await run.connection(), name, len(shown.leaders if shown else ()))
 
 
 async def keyed(run: CaseRun, count: int = 40) -> CaseTopic:

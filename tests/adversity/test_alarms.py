@@ -30,12 +30,12 @@ def test_alarms_cancelled_long_before_their_time_are_not_kept(reactor: Reactor) 
 def test_alarms_that_still_count_ring_in_order_after_others_were_forgotten(reactor: Reactor) -> None:
     rung: list[int] = []
     now = reactor.now()
-    kept = 2 * reactors.ALARMS_CROWDED
-    for number in range(kept):
+    alarm_count = 2 * reactors.ALARMS_CROWDED
+    for number in range(alarm_count):
         reactor.call_at(now - 1 / (number + 1), lambda number=number: rung.append(number))  # type: ignore[misc]
         reactor.call_at(now + DAYS_S, lambda: None).cancel()
     reactor.iterate(0)
-    assert rung == list(range(kept))
+    assert rung == list(range(alarm_count))
 
 
 def test_a_set_alarm_may_evict_others(reactor: Reactor) -> None:

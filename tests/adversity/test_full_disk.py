@@ -39,15 +39,17 @@ LETTERS = {"errors.deadletterqueue.copy.record.enable": "true"}
 @contextmanager
 def small_disk(node: Node) -> Iterator[Path]:
     """Move the data of a stopped broker to a tmpfs with little space. Skips the test without the right to mount."""
-    data, kept = node.folder / "data", node.folder / "kept"
-    data.rename(kept)
+    data, original_data = node.folder / "data", node.folder / "kept"
+    data.rename(original_data)
     data.mkdir()
-    used_kb = int(subprocess.run(["du", "-sk", kept], capture_output=True, text=True, check=True).stdout.split()[0])
+    used_kb = int(
+        subprocess.run(["du", "-sk", original_data], capture_output=True, text=True, check=True).stdout.split()[0]
+    )
     options = ["-t", "tmpfs", "-o", f"size={used_kb + SPARE_MB * 1024}k", "none", str(data)]
     if not shutil.which("mount") or subprocess.run(["mount", *options], capture_output=True, check=False).returncode:
         pytest.skip("a file system cannot be mounted here")
     try:
-        subprocess.run(["cp", "-a", "--sparse=always", f"{kept}/.", data], check=True)
+        subprocess.run(["cp", "-a", "--sparse=always", f"{original_data}/.", data], check=True)
         yield data
     finally:
         node.kill()

@@ -28,11 +28,11 @@ def log(request: pytest.FixtureRequest) -> EventLog:
 
 def json_value(log: EventLog, *values: object, kind: str = "forced_release", place: Place = PLACE) -> bytes:
     log.offer(kind, place, "g", None, values)
-    (line,) = taken(log)
+    (line,) = take_lines(log)
     return line
 
 
-def taken(log: EventLog, cost_max: int = 1_000_000) -> list[bytes]:
+def take_lines(log: EventLog, cost_max: int = 1_000_000) -> list[bytes]:
     return log.take(cost_max, "p", None, lambda topic: topic.decode() + "!")
 
 
@@ -82,9 +82,9 @@ def test_events_that_find_no_room_leave_a_gap_in_seq() -> None:
         log = kernel(2, lambda: NOW_MS, LAYOUTS, as_json)
         for _ in range(5):
             log.offer("forced_release", PLACE, "g", "m", (1, 1))
-        assert [json.loads(line)["seq"] for line in taken(log)] == [1, 2]
+        assert [json.loads(line)["seq"] for line in take_lines(log)] == [1, 2]
         log.offer("forced_release", PLACE, "g", "m", (1, 1))
-        assert ([json.loads(line)["seq"] for line in taken(log)], log.dropped, log.seq) == ([6], 3, 6)
+        assert ([json.loads(line)["seq"] for line in take_lines(log)], log.dropped, log.seq) == ([6], 3, 6)
 
 
 def test_few_costly_events_are_taken_at_a_time(log: EventLog) -> None:
@@ -93,9 +93,9 @@ def test_few_costly_events_are_taken_at_a_time(log: EventLog) -> None:
     for topic in (b"a", b"b", b"c"):
         log.offer("load", Place(topic, 0), None, None, values)
     assert log.topic_ids(COSTS["load"] + 1) == {b"a", b"b"}
-    assert len(taken(log, COSTS["load"] + 1)) == 2
-    assert (log.topic_ids(1), len(taken(log, 1)), len(log)) == ({b"c"}, 1, 0)
-    assert (log.topic_ids(1), taken(log)) == (set(), [])
+    assert len(take_lines(log, COSTS["load"] + 1)) == 2
+    assert (log.topic_ids(1), len(take_lines(log, 1)), len(log)) == ({b"c"}, 1, 0)
+    assert (log.topic_ids(1), take_lines(log)) == (set(), [])
 
 
 def test_a_value_that_cannot_be_written_fails_once(log: EventLog) -> None:
@@ -103,8 +103,8 @@ def test_a_value_that_cannot_be_written_fails_once(log: EventLog) -> None:
     log.offer("forced_release", PLACE, None, None, (object(), 1))
     log.offer("forced_release", PLACE, None, None, (1, 1))
     with pytest.raises(AttributeError):
-        taken(log)
-    assert [json.loads(line)["seq"] for line in taken(log)] == [2]
+        take_lines(log)
+    assert [json.loads(line)["seq"] for line in take_lines(log)] == [2]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--cpu", type=float, default=1.0, help="seconds of a proxy in one round")
     parser.add_argument("--only", default="", help="loads whose names begin so")
     options = parser.parse_args()
-    kept = True
+    is_goal_met = True
     with tempfile.TemporaryDirectory() as folder:
         for release in (OLD, NEW):
             cases = [case for case in CASES if case.release == release and case.name.startswith(options.only)]
@@ -192,12 +192,12 @@ def main() -> None:
             try:
                 both = sides(running, release, Path(folder), options.records)
                 for case in cases:
-                    kept &= measure(case, both, options.rounds, options.records, options.cpu)
+                    is_goal_met &= measure(case, both, options.rounds, options.records, options.cpu)
             finally:
                 running.close()
             events = [json.loads(line)["kind"] for line in (Path(folder) / f"{release}.jsonl").open()]
             print(f"  {release}: " + ", ".join(f"{events.count(kind)} {kind}" for kind in sorted(set(events))))
-    sys.exit(not kept)
+    sys.exit(not is_goal_met)
 
 
 if __name__ == "__main__":

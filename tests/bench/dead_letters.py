@@ -134,11 +134,11 @@ class Failing:
         self._member.disconnect()
 
     def _run(self) -> None:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         for number in settle(self._member, self._place, lambda: self.kind, ACKNOWLEDGED):
             self.settled += number
-            self.took_s = time.monotonic() - begun
-            if self._ends.wait(max(0.0, begun + self.settled / RATE - time.monotonic())):
+            self.took_s = time.monotonic() - started_at
+            if self._ends.wait(max(0.0, started_at + self.settled / RATE - time.monotonic())):
                 return
 
 
@@ -193,11 +193,11 @@ def _stored(bench: Bench, letters: Topic, expected: int) -> int | None:
 # Latency
 
 
-def visible_after(raw: Raw, topic: Topic, offset: int, begun: float) -> float:
-    """Wait until a committed record at this offset or after it is visible, and return the seconds since `begun`."""
+def visible_after(raw: Raw, topic: Topic, offset: int, started_at: float) -> float:
+    """Wait until a committed record at this offset or after it is visible. Return the seconds since `started_at`."""
     while not len(_fetch(raw, topic, 0, offset, wait_ms=500)):
-        assert time.monotonic() < begun + 30
-    return time.monotonic() - begun
+        assert time.monotonic() < started_at + 30
+    return time.monotonic() - started_at
 
 
 def latency(bench: Bench, singles: int) -> bool:
@@ -209,14 +209,14 @@ def latency(bench: Bench, singles: int) -> bool:
     rejected = settle(bench.member(bench.group(letters), topic), (topic, 0), lambda: REJECT, 1)
     acknowledged, of_letters, of_producer = [], [], []
     for number in range(singles + 1):
-        begun = time.monotonic()
+        started_at = time.monotonic()
         next(rejected)
         confirmed = time.monotonic()
         visible = visible_after(bench.direct, letters, 2 * number, confirmed)
         time.sleep(PAUSE_S)
         transacted = _transaction(bench, producer, other_topics, number)
         if number:  # the first one looks up the topic
-            acknowledged.append(confirmed - begun)
+            acknowledged.append(confirmed - started_at)
             of_letters.append(visible)
             of_producer.append(transacted)
     ratio = statistics.median(of_letters) / statistics.median(of_producer)
@@ -229,12 +229,12 @@ def latency(bench: Bench, singles: int) -> bool:
 
 
 def _transaction(bench: Bench, producer: confluent_kafka.Producer, topics: Sequence[Topic], number: int) -> float:
-    begun = time.monotonic()
+    started_at = time.monotonic()
     producer.begin_transaction()
     for topic in topics:
         producer.produce(topic.name, VALUE, partition=0)
     producer.commit_transaction()
-    return visible_after(bench.direct, topics[0], 2 * number, begun)
+    return visible_after(bench.direct, topics[0], 2 * number, started_at)
 
 
 def _ms(seconds: Sequence[float]) -> str:
@@ -342,15 +342,15 @@ def _ratio(some: Sequence[float], baseline: Sequence[float]) -> tuple[float, str
 def _rate(settled: Iterator[int]) -> float:
     """Return the records that the bystander settles a second, after the change of the other member's kind."""
     changed = time.monotonic()
-    done, begun = 0, 0.0
+    done, started_at = 0, 0.0
     for number in settled:
         now = time.monotonic()
-        if not begun and now > changed + CHANGE_S:
-            begun, done = now, 0
-        elif begun:
+        if not started_at and now > changed + CHANGE_S:
+            started_at, done = now, 0
+        elif started_at:
             done += number
-            if now > begun + SLICE_S - CHANGE_S:
-                return done / (now - begun)
+            if now > started_at + SLICE_S - CHANGE_S:
+                return done / (now - started_at)
     raise AssertionError("the bystander has no records")
 
 

@@ -82,9 +82,11 @@ def other_member(bootstrap: str, group: str, topic: str, protocol: str) -> Itera
         member.kill()
 
 
-async def from_the_beginning(consumer: Consumer, kept: Iterable[TopicPartition], between: Callable[[], object]) -> None:
+async def from_the_beginning(
+    consumer: Consumer, partitions: Iterable[TopicPartition], between: Callable[[], object]
+) -> None:
     """Every window begins alike: with an empty buffer, and the first records there."""
-    for each in kept:
+    for each in partitions:
         consumer.seek(each, 0)
     with trio.fail_after(READY_S):
         between()

@@ -74,7 +74,7 @@ class Bench:
         """
         group = self.world.group(f"g{next(self.numbers)}", **settings)
         member = self.world.member(group, "A", [topic])
-        done, begun = 0, time.monotonic()
+        done, started_at = 0, time.monotonic()
         for _ in range(FETCHES_MAX):
             response = member.fetch(topic, silent=True, records=BATCH, batch=BATCH)
             got = response.acquired(topic)
@@ -83,20 +83,22 @@ class Bench:
             done += sum(last - first + 1 for first, last, _ in got)
             types = [each for first, last, count in got for each in _types(first, last, releases if count == 1 else ())]
             done -= sum(each[2] == RELEASE for each in types)
-            kept = [(*bounds, kind) for first, last, kind in types for bounds in _without(first, last, keeps)]
-            if kept:
-                member.acknowledge(*[(topic, 0, *each) for each in kept], silent=True)
+            acknowledgements = [
+                (*bounds, kind) for first, last, kind in types for bounds in _without(first, last, keeps)
+            ]
+            if acknowledgements:
+                member.acknowledge(*[(topic, 0, *each) for each in acknowledgements], silent=True)
             if done >= record_count:
                 break
-        took = time.monotonic() - begun
+        took = time.monotonic() - started_at
         member.disconnect()
         return took
 
 
-def _without(first: int, last: int, kept: int) -> list[tuple[int, int]]:
-    if not first <= kept <= last:
+def _without(first: int, last: int, excluded_offset: int) -> list[tuple[int, int]]:
+    if not first <= excluded_offset <= last:
         return [(first, last)]
-    return [(begin, end) for begin, end in ((first, kept - 1), (kept + 1, last)) if begin <= end]
+    return [(begin, end) for begin, end in ((first, excluded_offset - 1), (excluded_offset + 1, last)) if begin <= end]
 
 
 def _types(first: int, last: int, released: Collection[int]) -> Iterator[tuple[int, int, int]]:

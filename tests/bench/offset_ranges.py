@@ -89,7 +89,7 @@ def written(_: random.Random) -> float:
     return thread_us(lambda: write_commit_text(ranges))
 
 
-def kept(dice: random.Random) -> float:
+def ledger_us(dice: random.Random) -> float:
     """Microseconds for a record that is delivered and done, of 10,000 at a time in any order."""
     ledger, offsets = OffsetLedger(0), list(range(RANGES_MAX))
     dice.shuffle(offsets)
@@ -135,7 +135,7 @@ def main() -> int:
         ("a commit of 10,000 ranges into 10,000", in_slices),
         (f"a text of 10,000 ranges ({len(write_commit_text(stored(RANGES_MAX, 10**7)))} bytes) read", parsed),
         ("that text written", written),
-        ("a record delivered and done, 10,000 outstanding", kept),
+        ("a record delivered and done, 10,000 outstanding", ledger_us),
     ):
         medians_us[name] = statistics.median(work(dice) for _ in range(ROUNDS))
         print(f"{name}: {medians_us[name]:,.1f} us")

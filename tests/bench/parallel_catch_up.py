@@ -86,7 +86,7 @@ def committed(bootstrap: str, group: str, topic: str) -> None:
 
 async def measured(bootstrap: str, group: str, topic: str, records: int, mode: bool) -> Times:
     """Run one consumer from its opening until the backlog is read."""
-    begun = time.monotonic()
+    started_at = time.monotonic()
     newest: float | None = None
     behind = 0
     options = {"group": group, "topics": [topic], "enable_parallel_rebalance": mode, "max_poll_records": POLL_RECORDS}
@@ -96,9 +96,9 @@ async def measured(bootstrap: str, group: str, topic: str, records: int, mode: b
                 for record in (await consumer.poll(1)).records:
                     if record.offset < records:
                         behind += 1
-                    elif newest is None and float(record.value or b"0") > begun:
-                        newest = time.monotonic() - begun
-    return Times(newest, time.monotonic() - begun)
+                    elif newest is None and float(record.value or b"0") > started_at:
+                        newest = time.monotonic() - started_at
+    return Times(newest, time.monotonic() - started_at)
 
 
 def main(records: int) -> int:

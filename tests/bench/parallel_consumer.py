@@ -123,10 +123,10 @@ class Bench:
         with self.working(side, group, topic) as (log, pid):
             while not read(log) and time.monotonic() < end:
                 time.sleep(0.01)
-            begun = cpu_seconds(pid)
+            cpu_before = cpu_seconds(pid)
             while len(before | {each.place for each in read(log)}) < record_count and time.monotonic() < end:
                 time.sleep(0.2)
-            self.workers_cpu = cpu_seconds(pid) - begun
+            self.workers_cpu = cpu_seconds(pid) - cpu_before
         return [*already, *read(log)]
 
 

@@ -60,10 +60,10 @@ def figures(spark: Any, folder: Path, events: int, rounds: int) -> Iterator[Figu
 def run(spark: Any, source: Path, out: Path, truth: Counter[str], jvm: int) -> Run:
     """The job into an empty lake."""
     shutil.rmtree(out, ignore_errors=True)
-    cpu, begun = cpu_of_tree(jvm), time.perf_counter()
-    given = audit_job.event_lines_in_folder(spark, str(source))
-    audit_job.run(spark, given, str(out), None, lambda _: None)
-    wall, used = time.perf_counter() - begun, cpu_of_tree(jvm) - cpu
+    cpu, started_at = cpu_of_tree(jvm), time.perf_counter()
+    event_lines = audit_job.event_lines_in_folder(spark, str(source))
+    audit_job.run(spark, event_lines, str(out), None, lambda _: None)
+    wall, used = time.perf_counter() - started_at, cpu_of_tree(jvm) - cpu
     sums = ", ".join(f"sum({name}) as {name}" for name in COUNTED)
     totals = Lake(spark, str(out)).read("group_member_hour").selectExpr(*sums.split(", ")).collect()[0].asDict()
     return Run(wall, used, totals == dict(truth))

@@ -49,15 +49,15 @@ def show(figures: Iterable[Figure]) -> bool:
     table = Table(title="medians of one run; CPU is that of the JVM and its Python workers unless said otherwise")
     for column in ("", "what", "measured", "goal", "", "beside"):
         table.add_column(column, justify="right" if column in ("measured", "goal") else "left")
-    kept = True
+    is_goal_met = True
     for figure in figures:
         verdict = {True: "met", False: "missed", None: ""}[figure.is_met]
-        kept &= figure.is_met is not False
+        is_goal_met &= figure.is_met is not False
         table.add_row(
             figure.goal, figure.description, f"{figure.value:.3g} {figure.unit}", figure.bound, verdict, figure.beside
         )
     Console(width=150).print(table)
-    return kept
+    return is_goal_met
 
 
 def cpu_of_tree(root: int) -> float:

@@ -85,17 +85,17 @@ def first_touch(scene: Scene, proxy: str, pid: int) -> Iterator[Figure]:
 
 
 def _rate(work: Callable[[], int]) -> float:
-    begun = time.process_time()
-    return work() / (time.process_time() - begun)
+    cpu_before = time.process_time()
+    return work() / (time.process_time() - cpu_before)
 
 
 def _planned(bootstrap: str, offsets: tuple[int, int] | None = None) -> tuple[SourceOptions, list[Split]]:
     """`offsets`: from and to; these are read by two key ranges."""
-    given = {"bootstrap": bootstrap, "topic": TOPIC, "columns": COLUMNS}
+    source_options = {"bootstrap": bootstrap, "topic": TOPIC, "columns": COLUMNS}
     if offsets is not None:
         places = (json.dumps({TOPIC: {"0": each}}) for each in offsets)
-        given |= {"keyRanges": "2"} | dict(zip(("startingOffsets", "endingOffsets"), places, strict=True))
-    options = read_options(given)
+        source_options |= {"keyRanges": "2"} | dict(zip(("startingOffsets", "endingOffsets"), places, strict=True))
+    options = read_options(source_options)
     with BlockingClusterClient(options) as cluster:
         planned = PlannedRead(cluster, options)
         return options, planned.splits(planned.batch())

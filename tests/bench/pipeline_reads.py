@@ -73,17 +73,17 @@ class Reads:
         """Each once to warm up, then in turn."""
         for number in range(self.scene.rounds + 1):
             for job in jobs:
-                cpu, proxy, begun = cpu_of_tree(self.jvm), cpu_seconds(self.scene.proxy_pid), time.perf_counter()
+                cpu, proxy, started_at = cpu_of_tree(self.jvm), cpu_seconds(self.scene.proxy_pid), time.perf_counter()
                 job.run()
                 if number:
-                    job.wall.append(time.perf_counter() - begun)
+                    job.wall.append(time.perf_counter() - started_at)
                     job.cpu.append(cpu_of_tree(self.jvm) - cpu)
                     job.proxy_cpu.append(cpu_seconds(self.scene.proxy_pid) - proxy)
 
     def ours(self, **options: str) -> Any:
         """Rows of the source."""
-        given = {"bootstrap": self.scene.brokers, "topic": TOPIC, "columns": COLUMNS, **options}
-        return self.spark.read.format("keyrange").options(**given).load()
+        source_options = {"bootstrap": self.scene.brokers, "topic": TOPIC, "columns": COLUMNS, **options}
+        return self.spark.read.format("keyrange").options(**source_options).load()
 
     def stock(self, path: str) -> Any:
         """Rows of Spark's own source, by its old relation (V1, as shipped) or by DSv2."""

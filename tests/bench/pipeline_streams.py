@@ -63,11 +63,11 @@ class Streams:
     def _run(self, kind: str, rows: int, **options: str) -> Streamed:
         frame = self.spark.readStream.format(kind).options(maxOffsetsPerTrigger=str(rows), **options).load()
         writer = frame.select(*COLUMNS.split(",")).writeStream.format("noop").trigger(availableNow=True)
-        begun = cpu_of_tree(self.jvm)
+        cpu_before = cpu_of_tree(self.jvm)
         query = writer.option("checkpointLocation", tempfile.mkdtemp(dir=self.scene.folder)).start()
         query.awaitTermination()
         done = [each for each in query.recentProgress if each["numInputRows"]]
-        cpu = (cpu_of_tree(self.jvm) - begun) * 1000 / len(done)
+        cpu = (cpu_of_tree(self.jvm) - cpu_before) * 1000 / len(done)
         return Streamed([each["batchDuration"] for each in done[WARM_BATCHES:] or done], [cpu])
 
     def _pairs(self, ours: Callable[[], Streamed], stock: Callable[[], Streamed]) -> tuple[Streamed, Streamed]:
@@ -109,12 +109,12 @@ class Streams:
         """Run many tasks of a hundred rows: the cost of a task, regardless of its input."""
         walls, cpu = [], []
         for _ in range(self.scene.rounds + 1):
-            used, begun = cpu_of_tree(self.jvm), time.perf_counter()
+            used, started_at = cpu_of_tree(self.jvm), time.perf_counter()
             ending = f'{{"{TOPIC}": {{"0": {TASK_ROWS}}}}}'
             options = {"bootstrap": self.scene.proxy, "topic": TOPIC, "columns": COLUMNS, "endingOffsets": ending}
             frame = self.spark.read.format("keyrange").options(offsetSplits=str(TASKS), **options).load()
             frame.write.format("noop").mode("overwrite").save()
-            walls.append((time.perf_counter() - begun) * 1000 * SLOTS / TASKS)
+            walls.append((time.perf_counter() - started_at) * 1000 * SLOTS / TASKS)
             cpu.append((cpu_of_tree(self.jvm) - used) * 1000 / TASKS)
         beside = f"CPU {statistics.median(cpu[1:]):.1f} ms"
         description = f"slot time of a task of {TASK_ROWS // TASKS} rows"

@@ -80,8 +80,8 @@ def settings() -> dict[str, Any]:
     config_map, _ = yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8"))
     loaded: dict[str, Any] = yaml.safe_load(config_map["data"]["settings.yaml"])
     peer = {"listen": f"{HOST}:{free_ports(1)[0]}", "secret": "of this measurement"}
-    kept = {key: loaded[key] for key in ("log_format", "drain_s")}
-    return kept | {"cluster": {"mode": loaded["cluster"]["mode"], "peer": peer}}
+    loaded_settings = {key: loaded[key] for key in ("log_format", "drain_s")}
+    return loaded_settings | {"cluster": {"mode": loaded["cluster"]["mode"], "peer": peer}}
 
 
 def cpu_s(pid: int) -> float:

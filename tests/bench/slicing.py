@@ -156,7 +156,7 @@ def parts(table: Table) -> None:
     """
     for heat in ("hot", "fresh"):
         batches = [batch(seed, 100) for seed in range(SIZES[100] if heat == "fresh" else 1)]
-        kept = [memoryview(bytes(slicing.split(source, EvenCut(2), [0])[0].batch or b"")) for source in batches]
+        batch_parts = [memoryview(bytes(slicing.split(source, EvenCut(2), [0])[0].batch or b"")) for source in batches]
         own = slicing._slicing.crc32c
         works: dict[str, Work] = {
             "limit": copied_by_package,
@@ -166,7 +166,7 @@ def parts(table: Table) -> None:
         }
         timings = medians(works, batches, ROUNDS)
         limit = timings["limit"]
-        out = ratio(medians({"out": copied_by_kernel}, kept, ROUNDS)["out"], limit)
+        out = ratio(medians({"out": copied_by_kernel}, batch_parts, ROUNDS)["out"], limit)
         of = {name: ratio(times, limit) for name, times in timings.items()}
         least = of["in"] + out
         figures = (of["in"], out, of["none"] - of["in"], of["half"] - of["none"] - out, of["half"], least, 1.5 - least)

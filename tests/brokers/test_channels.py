@@ -134,10 +134,10 @@ async def scripted(
     """Links over scripted channels, the channels in the order in which they were opened, and what was noted."""
     opened, notes = list[Scripted](), list[str]()
 
-    async def open_channel(*given: Any) -> Scripted:
+    async def open_channel(*arguments: Any) -> Scripted:
         await trio.sleep(0.5)
         opened.append(Scripted(trio.current_time() + expires))
-        opened[-1].on_close = given[-1]
+        opened[-1].on_close = arguments[-1]
         return opened[-1]
 
     monkeypatch.setattr(links_module, "open_channel", open_channel)

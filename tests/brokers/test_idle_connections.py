@@ -17,23 +17,23 @@ def brokers(nursery: trio.Nursery) -> TargetBrokers:
 
 
 async def test_connection_is_kept_for_its_broker(brokers: TargetBrokers) -> None:
-    kept = IdleConnections(brokers.settings)
-    async with kept.lend(brokers.address(NODE)) as first:
+    connections = IdleConnections(brokers.settings)
+    async with connections.lend(brokers.address(NODE)) as first:
         pass
-    async with kept.lend(brokers.address(NODE)) as again, kept.lend(brokers.address(OTHER_NODE)) as other:
+    async with connections.lend(brokers.address(NODE)) as again, connections.lend(brokers.address(OTHER_NODE)) as other:
         assert again is first
         assert other is not first
-    await kept.aclose()
+    await connections.aclose()
     assert first.closed
     assert other.closed
 
 
 async def test_concurrent_task_gets_another_connection_and_one_is_kept(brokers: TargetBrokers) -> None:
-    kept = IdleConnections(brokers.settings)
-    async with kept.lend(brokers.address(NODE)) as first, kept.lend(brokers.address(NODE)) as second:
+    connections = IdleConnections(brokers.settings)
+    async with connections.lend(brokers.address(NODE)) as first, connections.lend(brokers.address(NODE)) as second:
         assert second is not first
     assert (first.closed, second.closed) == (True, False)
-    await kept.aclose()
+    await connections.aclose()
     assert second.closed
 
 
@@ -41,23 +41,23 @@ async def test_concurrent_task_gets_another_connection_and_one_is_kept(brokers: 
 async def test_connection_is_closed_by_an_error_since_a_response_may_be_due(
     brokers: TargetBrokers, error: Exception
 ) -> None:
-    kept = IdleConnections(brokers.settings)
+    connections = IdleConnections(brokers.settings)
     with pytest.raises(type(error)):
-        async with kept.lend(brokers.address(NODE)) as first:
+        async with connections.lend(brokers.address(NODE)) as first:
             raise error
-    async with kept.lend(brokers.address(NODE)) as second:
+    async with connections.lend(brokers.address(NODE)) as second:
         assert (first.closed, second.closed) == (True, False)
-    await kept.aclose()
+    await connections.aclose()
 
 
 async def test_connection_whose_session_ends_is_replaced(brokers: TargetBrokers, autojump_clock: MockClock) -> None:
-    kept = IdleConnections(brokers.settings)
-    async with kept.lend(brokers.address(NODE)) as first:
+    connections = IdleConnections(brokers.settings)
+    async with connections.lend(brokers.address(NODE)) as first:
         first.expires = trio.current_time() + 5
     await trio.sleep(5)
-    async with kept.lend(brokers.address(NODE)) as second:
+    async with connections.lend(brokers.address(NODE)) as second:
         assert (first.closed, second is first) == (True, False)
-    await kept.aclose()
+    await connections.aclose()
 
 
 @pytest.mark.parametrize(("idle_s", "is_kept"), [(4.0, True), (6.0, False)])
@@ -65,28 +65,31 @@ async def test_connection_that_was_idle_for_long_is_replaced(
     brokers: TargetBrokers, autojump_clock: MockClock, idle_s: float, is_kept: bool
 ) -> None:
     """A firewall may have dropped it unnoticed."""
-    kept = IdleConnections(brokers.settings, idle_s=5.0)
-    async with kept.lend(brokers.address(NODE)) as first:
+    connections = IdleConnections(brokers.settings, idle_s=5.0)
+    async with connections.lend(brokers.address(NODE)) as first:
         await trio.sleep(10)
     await trio.sleep(idle_s)
-    async with kept.lend(brokers.address(NODE)) as second:
+    async with connections.lend(brokers.address(NODE)) as second:
         assert (second is first, first.closed) == (is_kept, not is_kept)
-    await kept.aclose()
+    await connections.aclose()
 
 
 async def test_cancelled_task_closes_all_connections(brokers: TargetBrokers) -> None:
-    kept = IdleConnections(brokers.settings)
-    async with kept.lend(brokers.address(NODE)) as first, kept.lend(brokers.address(OTHER_NODE)) as second:
+    connections = IdleConnections(brokers.settings)
+    async with (
+        connections.lend(brokers.address(NODE)) as first,
+        connections.lend(brokers.address(OTHER_NODE)) as second,
+    ):
         pass
     with trio.CancelScope() as scope:
         scope.cancel()
-        await kept.aclose()
+        await connections.aclose()
     assert (first.closed, second.closed) == (True, True)
 
 
 async def test_connection_in_use_is_closed_at_the_end_of_its_use(brokers: TargetBrokers) -> None:
-    kept = IdleConnections(brokers.settings)
-    async with kept.lend(brokers.address(NODE)) as opened:
-        await kept.aclose()
+    connections = IdleConnections(brokers.settings)
+    async with connections.lend(brokers.address(NODE)) as opened:
+        await connections.aclose()
         assert not opened.closed
     assert opened.closed

@@ -69,14 +69,14 @@ def test_bootstrap_connection_leads_nothing(world):
 
 def test_deleted_topic(world):
     """[40] The topic's partitions are 100; the rest of the session continues."""
-    lost, kept = world.cluster.create("gone"), world.cluster.create("kept")
+    lost, live_topic = world.cluster.create("gone"), world.cluster.create("kept")
     member = world.member()
-    member.fetch(lost, kept, wait_ms=0)
+    member.fetch(lost, live_topic, wait_ms=0)
     del world.cluster.topics["gone"]
-    world.cluster.produce(kept, 2)
+    world.cluster.produce(live_topic, 2)
     world.timers.advance(0.2)
     response = member.fetch()
-    assert acquired(response, kept) == [(0, 1, 1)]
+    assert acquired(response, live_topic) == [(0, 1, 1)]
     world.timers.advance(2)
     response = member.fetch(acks={(lost.topic_id, 0): [(0, 0, [1])]}, wait_ms=0)
     assert entries(response)[lost.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID

@@ -79,7 +79,7 @@ async def test_a000_4_at_the_deadline_a_delayed_partition_is_lost_and_the_other_
         async with world.member() as second, trio.open_nursery() as nursery:
             nursery.start_soon(polling, second)
             going = await until_going(first)
-            (kept,) = first.assignment - going
+            (retained_partition,) = first.assignment - going
             lost: Partitions = frozenset()
             with trio.fail_after(30):
                 while not lost and first.delay_revoke(going):
@@ -90,8 +90,11 @@ async def test_a000_4_at_the_deadline_a_delayed_partition_is_lost_and_the_other_
             assert first.delay_revoke(going) is False
             assert (await first.poll(0)).lost == frozenset()
             with pytest.raises(PartitionLostError):
-                await first.commit({**dict.fromkeys(going, 3), kept: 4})
-            assert await first.committed(world.partitions) == {kept: OffsetAndMetadata(4), **dict.fromkeys(going)}
+                await first.commit({**dict.fromkeys(going, 3), retained_partition: 4})
+            assert await first.committed(world.partitions) == {
+                retained_partition: OffsetAndMetadata(4),
+                **dict.fromkeys(going),
+            }
             nursery.cancel_scope.cancel()
 
 

@@ -29,10 +29,10 @@ class WithTasks(RebalanceListener):
     """Listener that works in separate tasks, so that a cancellation leaves it in a group."""
 
     def __init__(self) -> None:
-        self.begun = self.ended = 0
+        self.start_count = self.ended = 0
 
     async def on_partitions_assigned(self, partitions: Partitions) -> None:
-        self.begun += 1
+        self.start_count += 1
         async with trio.open_nursery() as nursery:
             for _ in range(2):
                 nursery.start_soon(trio.sleep, 5)
@@ -46,10 +46,10 @@ async def test_a_callback_with_tasks_that_is_cancelled_runs_again(autojump_clock
     async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **COOPERATIVE) as reader:
         with trio.move_on_after(3):
             await reader.poll()
-        assert (listener.begun, listener.ended) == (1, 0)
+        assert (listener.start_count, listener.ended) == (1, 0)
         assert reader.state().rebalance is RebalanceState.ASSIGNING_PARTITIONS
         assert await read(reader, 1) == [(0, 0)]
-        assert (listener.begun, listener.ended) == (2, 1)
+        assert (listener.start_count, listener.ended) == (2, 1)
 
 
 @pytest.mark.parametrize("fails", ["is cancelled", "raises"])

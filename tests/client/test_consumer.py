@@ -345,12 +345,12 @@ async def test_a_revoke_is_reported_in_one_poll_and_completed_by_the_next(
                 result = await first.poll(0.1)
                 assert result.to_be_revoked == going
                 assert second.assignment == frozenset()
-            kept = frozenset({A0, A1}) - going
+            retained_partitions = frozenset({A0, A1}) - going
             await first.commit(dict.fromkeys(going, 5))
             await until(first, lambda: len(first.assignment) == 1 and len(second.assignment) == 1)
             assert {*first.assignment, *second.assignment} == {A0, A1}
             if "assignors" not in options or options["assignors"] != ("range",):
-                assert first.assignment == kept
+                assert first.assignment == retained_partitions
             assert kafka.committed[min(going)] == 5
 
 
@@ -365,7 +365,7 @@ async def test_a_partition_lost_at_the_deadline_is_reported_once_and_cannot_be_c
             going: Partitions = frozenset()
             while not going:
                 going = (await first.poll(1)).to_be_revoked
-            (kept,) = frozenset({A0, A1}) - going
+            (retained_partition,) = frozenset({A0, A1}) - going
             began = trio.current_time()
             lost: Partitions = frozenset()
             while not lost and first.delay_revoke(going):
@@ -376,9 +376,9 @@ async def test_a_partition_lost_at_the_deadline_is_reported_once_and_cannot_be_c
             assert (lost, first.delay_revoke(going)) == (going, False)
             assert (await first.poll(0)).lost == frozenset()
             with pytest.raises(PartitionLostError) as raised:
-                await first.commit({**dict.fromkeys(going, 3), kept: 4})
+                await first.commit({**dict.fromkeys(going, 3), retained_partition: 4})
             assert len(raised.value.__notes__) == 1
-            assert kafka.committed == {kept: 4}
+            assert kafka.committed == {retained_partition: 4}
 
 
 class Reported(RebalanceListener):
@@ -423,8 +423,8 @@ async def test_a_listener_gets_every_event_and_may_be_slow(same_poll: bool, auto
         async with brokers.consumer(client_id="b", **both) as second, trio.open_nursery() as nursery:
             nursery.start_soon(until, second, lambda: len(second.assignment) == 1, 300)
             await until(first, lambda: len(first.assignment) == 1 and len(second.assignment) == 1, 300)
-        (kept,) = first.assignment
-    lost = frozenset({A0, A1}) - {kept}
+        (retained_partition,) = first.assignment
+    lost = frozenset({A0, A1}) - {retained_partition}
     assert listener.received[0] == ("assigned", frozenset({A0, A1}))
     assert ("revoked", lost) in listener.received
     assert all(event != "lost" for event, _ in listener.received)

@@ -21,7 +21,7 @@ Clock = trio.testing.MockClock
 EARLIEST = {"auto_offset_reset": "earliest"}
 
 
-async def taken(consumer: Consumer, count: int) -> list[tuple[int, int]]:
+async def take_records(consumer: Consumer, count: int) -> list[tuple[int, int]]:
     """Return the next records of a loop that stops after them."""
     got: list[tuple[int, int]] = []
     with trio.fail_after(60):
@@ -34,7 +34,7 @@ async def taken(consumer: Consumer, count: int) -> list[tuple[int, int]]:
 
 async def first_of(consumer: Consumer, count: int) -> tuple[TopicPartition, TopicPartition]:
     """Take this many records of one partition. Returns: that, and the other one."""
-    got = await taken(consumer, count)
+    got = await take_records(consumer, count)
     number = got[0][0]
     assert got == [(number, offset) for offset in range(count)]
     return TopicPartition("a", number), TopicPartition("a", 1 - number)
@@ -55,7 +55,7 @@ async def test_a_commit_in_the_loop_goes_up_to_the_record_that_was_handed_out(au
         await reader.commit()
         assert kafka.committed[first] == 2
         assert kafka.committed.get(other, 0) == 0
-        await taken(reader, 8)
+        await take_records(reader, 8)
         await reader.commit()
         assert kafka.committed == {A0: 5, A1: 5}
 
@@ -65,7 +65,7 @@ async def test_an_automatic_commit_at_the_end_leaves_what_was_not_handed_out(aut
     options = {"group": "g", "topics": ["a"], "auto_commit_interval_s": 5, **EARLIEST}
     async with cluster(kafka) as brokers:
         async with brokers.consumer(**options) as reader:
-            assert await taken(reader, 3) == [(0, 0), (0, 1), (0, 2)]
+            assert await take_records(reader, 3) == [(0, 0), (0, 1), (0, 2)]
         assert kafka.committed == {A0: 3}
 
 
@@ -78,7 +78,7 @@ async def test_a_record_of_a_lost_partition_is_not_returned(autojump_clock: Cloc
             while A0 in reader.assignment:  # noqa: ASYNC110 - of the network task
                 await trio.sleep(0.1)
         # It joins again with the same partitions and nothing committed: everything is delivered again, from the start.
-        assert sorted(await taken(reader, 8)) == [(number, offset) for number in (0, 1) for offset in range(4)]
+        assert sorted(await take_records(reader, 8)) == [(number, offset) for number in (0, 1) for offset in range(4)]
 
 
 async def test_a_seek_in_the_loop_continues_there(autojump_clock: Clock) -> None:
@@ -88,7 +88,7 @@ async def test_a_seek_in_the_loop_continues_there(autojump_clock: Clock) -> None
     ):
         first, other = await first_of(reader, 2)
         reader.seek(first, 5)
-        got = await taken(reader, 7)
+        got = await take_records(reader, 7)
         assert sorted(got) == sorted([(first.partition, 5), *((other.partition, offset) for offset in range(6))])
 
 
@@ -112,10 +112,10 @@ async def test_a_poll_after_the_loop_returns_the_remaining_records(autojump_cloc
 async def test_a_long_batch_is_returned_in_pieces_and_counts_only_returned_records(autojump_clock: Clock) -> None:
     kafka = with_records(700)
     async with cluster(kafka) as brokers, brokers.consumer(group="g", partitions=[A0], **EARLIEST) as reader:
-        assert await taken(reader, 300) == [(0, offset) for offset in range(300)]
+        assert await take_records(reader, 300) == [(0, offset) for offset in range(300)]
         await reader.commit()
         assert kafka.committed == {A0: 300}
-        assert await taken(reader, 400) == [(0, offset) for offset in range(300, 700)]
+        assert await take_records(reader, 400) == [(0, offset) for offset in range(300, 700)]
 
 
 class EveryOther(ConsumerInterceptor):
@@ -129,11 +129,11 @@ async def test_what_interceptors_leave_out_is_passed_in_the_loop_as_well(autojum
     kafka = with_records(6, 6)
     options = {"group": "g", "partitions": [A0, A1], "interceptors": [EveryOther()], **EARLIEST}
     async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:
-        got = await taken(reader, 2)
+        got = await take_records(reader, 2)
         first = TopicPartition("a", got[0][0])
         await reader.commit()
         assert kafka.committed[first] in (3, 4)
-        got += await taken(reader, 4)
+        got += await take_records(reader, 4)
         assert sorted(got) == [(number, offset) for number in (0, 1) for offset in (0, 2, 4)]
         with trio.move_on_after(1):
             await reader.__anext__()
@@ -150,7 +150,7 @@ async def test_loops_calls_and_polls_take_from_the_same_records(
         monkeypatch.setattr(iterated_records, "EXTENSION", None)
     kafka = with_records(12)
     async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], **EARLIEST) as reader:
-        assert await taken(reader, 2) == [(0, 0), (0, 1)]
+        assert await take_records(reader, 2) == [(0, 0), (0, 1)]
         assert (await anext(reader)).offset == 2
         assert (await anext(aiter(reader))).offset == 3
         polled = (await reader.poll(0, max_records=2)).records
@@ -160,4 +160,4 @@ async def test_loops_calls_and_polls_take_from_the_same_records(
         waiting = anext(loop)
         reader.seek(A0, 1)
         assert (await waiting).offset == 1
-        assert await taken(reader, 10) == [(0, offset) for offset in range(2, 12)]
+        assert await take_records(reader, 10) == [(0, offset) for offset in range(2, 12)]

@@ -80,9 +80,9 @@ async def test_the_proxy_filters_and_a_broker_does_not(kafka_39: Cluster, viewed
             take, fetched = consumer._core.fetches.take, chunks.setdefault(where, [])
 
             def noted(*args: Any, take: Any = take, fetched: list[FetchedChunk] = fetched) -> list[FetchedChunk]:
-                taken: list[FetchedChunk] = take(*args)
-                fetched += taken
-                return taken
+                fetched_chunks: list[FetchedChunk] = take(*args)
+                fetched += fetched_chunks
+                return fetched_chunks
 
             consumer._core.fetches.take = noted  # type: ignore[method-assign]
             await read(consumer, partition)

@@ -289,9 +289,9 @@ async def test_a_delayed_revoke_keeps_partitions_from_the_other_member(
                     got += [(record.partition, record.offset) for record in result.records]
                     assert result.to_be_revoked == going, iteration
                     assert peer.assignment() == set(), iteration
-                kept = len(consumer.assignment - going)
+                retained_count = len(consumer.assignment - going)
                 with trio.fail_after(30):
-                    while len(got) < 200 + 20 * kept:
+                    while len(got) < 200 + 20 * retained_count:
                         assert consumer.delay_revoke(going)
                         got += [(record.partition, record.offset) for record in (await consumer.poll(0.2)).records]
                 await consumer.commit()

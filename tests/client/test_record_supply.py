@@ -34,10 +34,10 @@ class Buffered:
         self.core.fetches._buffer.append(chunk(data, first, next_offset, partition)._replace(moves=moves))
 
     def take(self, records_max: int = 1000, room: int = 1000) -> list[tuple[int, int]]:
-        taken = self.supply.take(records_max, lambda _: room)
-        for part in taken:
+        chunks = self.supply.take(records_max, lambda _: room)
+        for part in chunks:
             self.core.consumed(part.partition, part.next_offset, part.flow)
-        return shown(taken)
+        return shown(chunks)
 
     def position(self, partition: TopicPartition = A0) -> int | None:
         return self.core.positions[partition].offset
@@ -188,8 +188,8 @@ def test_opened_batches_of_paused_partitions_are_closed_beyond_the_budget_and_no
     held = sum(reading.held_bytes for reading in world.supply._ready)
     assert 0 < held <= 10 * KIB
     world.core.positions.resume(places)
-    taken = [each for _ in range(5) for each in world.take()]
-    assert sorted(taken) == [(each.partition, number) for each in places for number in range(1, 4)]
+    records = [each for _ in range(5) for each in world.take()]
+    assert sorted(records) == [(each.partition, number) for each in places for number in range(1, 4)]
 
 
 def test_a_partition_without_room_keeps_no_opened_batch_beyond_the_budget(opened: list[int]) -> None:

@@ -117,10 +117,10 @@ def test_a_bootstrap_of_another_type_is_named() -> None:
 
 def test_tls_and_sasl() -> None:
     context = ssl.create_default_context()
-    given, default = connections(tls=context).tls, connections(tls=True).tls
-    assert given is not None
+    custom_tls, default = connections(tls=context).tls, connections(tls=True).tls
+    assert custom_tls is not None
     assert default is not None
-    assert given.current is context
+    assert custom_tls.current is context
     assert isinstance(default.current, ssl.SSLContext)
     assert connections(tls=False).tls is None
     identity = connections(sasl=("SCRAM-SHA-256", "u", "p")).identity

@@ -129,8 +129,8 @@ def test_share_record_has_its_delivery_count(provider: TracerProvider, exported:
         TraceContextTextMapPropagator().inject(headers)
     sent = exported.get_finished_spans()[0]
     exported.clear()
-    taken = ShareRecord("orders", 0, "text", b"v", [(k, v.encode()) for k, v in headers.items()], 0, 7, 0, 2, 9)
-    with processing_span(taken, tracer_provider=provider):
+    share_record = ShareRecord("orders", 0, "text", b"v", [(k, v.encode()) for k, v in headers.items()], 0, 7, 0, 2, 9)
+    with processing_span(share_record, tracer_provider=provider):
         pass
     exported_span = only(exported)
     assert exported_span.attributes is not None

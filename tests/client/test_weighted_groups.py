@@ -106,7 +106,7 @@ def loads(assigned: list[list[int]]) -> list[float]:
     return [round(sum(WEIGHTS[n % SLOTS] for n in mine), 6) for mine in assigned]
 
 
-def kept(before: list[list[int]], after: list[list[int]]) -> int:
+def retained_count(before: list[list[int]], after: list[list[int]]) -> int:
     return sum(len(set(one) & set(other)) for one, other in zip(before, after, strict=False))
 
 
@@ -146,10 +146,10 @@ async def test_a_member_that_joins_or_leaves_moves_few_partitions(
         await group.join()
         four = await group.settle(2 * SLOTS)
         assert loads(four) == [0.5] * 4
-        assert kept(three, four) >= SLOTS
+        assert retained_count(three, four) >= SLOTS
         group.leave()
         left = await group.settle(2 * SLOTS)
-        assert kept(four, left) >= SLOTS
+        assert retained_count(four, left) >= SLOTS
         assert max(loads(left)) <= 0.8
         nursery.cancel_scope.cancel()
 

@@ -102,18 +102,18 @@ def test_append_that_takes_too_long_is_reported_and_continues(world: CommitWorld
 def test_commits_with_a_response_are_not_kept_until_they_would_be_overdue(world: CommitWorld) -> None:
     """Members commit thousands of times a second."""
 
-    def kept() -> int:
+    def commit_count() -> int:
         gc.collect()
         return sum(isinstance(each, FastCommit) for each in gc.get_objects())
 
     world.begin(43, "45-47", group="h")
-    before, taken, world.journal.slow = kept(), world.synchronous_fast_path, True
+    before, fast_path_before, world.journal.slow = commit_count(), world.synchronous_fast_path, True
     world.commit(43, "ic/1;60-60", group="h")  # is not stored for long
     for last in range(60, 80):
         world.commit(43, f"ic/1;60-{last}")
         world.journal.confirm(1)
-    assert world.synchronous_fast_path - taken == 21
-    assert kept() - before <= 3
+    assert world.synchronous_fast_path - fast_path_before == 21
+    assert commit_count() - before <= 3
 
 
 @pytest.mark.parametrize("is_accepted", [False, True])

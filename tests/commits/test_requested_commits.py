@@ -54,7 +54,7 @@ def test_topics_are_queried_periodically() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "kept"),
+    ("metadata", "expected_metadata"),
     [
         ("mine", "mine"),
         (None, None),
@@ -64,10 +64,10 @@ def test_topics_are_queried_periodically() -> None:
         ("ic/1;7-8;pr=1-2;u=mine", "ic/1;;pr=1-2;u=mine"),
     ],
 )
-def test_what_is_kept_of_the_text(metadata: str | None, kept: str | None) -> None:
+def test_what_is_kept_of_the_text(metadata: str | None, expected_metadata: str | None) -> None:
     entry: Any = registry.message("OffsetCommitRequest").OffsetCommitRequestPartition(committed_metadata=metadata)
     text = parse_commit_text(metadata) if metadata and metadata.startswith("ic/") else None
-    assert kept_metadata(RequestedCommit(None, entry, text=text)) == kept
+    assert kept_metadata(RequestedCommit(None, entry, text=text)) == expected_metadata
 
 
 def test_nul_is_kept_in_its_place() -> None:

@@ -29,14 +29,14 @@ def appends(world: CommitWorld) -> list[list[str]]:
     ]
 
 
-def begun(world: CommitWorld) -> None:
+def store_change(world: CommitWorld) -> None:
     group = world.services.held.group("g")
     store(world.services, group, [StoredChange(PLACE, group.of(PLACE), CHANGE)])
 
 
 def test_what_fits_is_one_append_with_puts_before_tombstones() -> None:
     world = CommitWorld(slow=True)
-    begun(world)
+    store_change(world)
     ((*records,),) = appends(world)
     assert [record[0] for record in records] == ["+"] * 10 + ["-"] * 10
 
@@ -44,7 +44,7 @@ def test_what_fits_is_one_append_with_puts_before_tombstones() -> None:
 def test_what_is_too_large_follows_in_appends_of_which_each_may_be_the_last() -> None:
     world = CommitWorld(slow=True)
     world.services.held.append_bytes = 5 * RECORD_BYTES
-    begun(world)
+    store_change(world)
     parts = appends(world)
     assert len(parts) > 4
     assert [record[0] for part in parts for record in part] == ["+"] * 10 + ["-"] * 10
@@ -53,7 +53,7 @@ def test_what_is_too_large_follows_in_appends_of_which_each_may_be_the_last() ->
 def test_all_parts_are_waited_for_and_one_that_fails_is_raised() -> None:
     world = CommitWorld(slow=True)
     world.services.held.append_bytes = 5 * RECORD_BYTES
-    begun(world)
+    store_change(world)
     group = world.services.held.group("g")
     code = on_its_own(stored(world.services, group))
     while len(world.journal.appends) > 1:

@@ -260,8 +260,8 @@ class ConsumerFake:
         if member.revoking:
             return
         expected = self.target.get(request.member_id, frozenset())
-        if taken := member.has - expected:
-            member.has, member.revoking = member.has - taken, taken
+        if revoked_partitions := member.has - expected:
+            member.has, member.revoking = member.has - revoked_partitions, revoked_partitions
             member.revoke_until = now + member.rebalance_s
             return
         held = frozenset().union(*(m.has | m.revoking for m in self.members.values() if m is not member))
@@ -270,14 +270,14 @@ class ConsumerFake:
     def bump(self) -> None:
         self.epoch += 1
         self.target = {each: frozenset() for each in self.members}
-        kept = {each: set(m.has | m.revoking) for each, m in self.members.items()}
+        holdings = {each: set(m.has | m.revoking) for each, m in self.members.items()}
         for topic, count in sorted(self.topics.items()):
             takers = sorted(each for each, m in self.members.items() if topic in m.topics)
             most = math.ceil(count / len(takers)) if takers else 0
             free = []
             for number in range(count):
                 place = TopicPartition(topic, number)
-                owner = next((each for each in takers if place in kept[each]), None)
+                owner = next((each for each in takers if place in holdings[each]), None)
                 if owner is not None and len([p for p in self.target[owner] if p.topic == topic]) < most:
                     self.target[owner] |= {place}
                 else:

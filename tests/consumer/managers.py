@@ -95,15 +95,15 @@ def _built(message: Any, name: str, key: str, value: Any) -> Any:
 
 
 def assign(
-    member: Any, request: UnsentRequest, now: float = NOW, *, epoch: int, given: str | None = None, topic: str = "p",
-    code: int = 0,
+    member: Any, request: UnsentRequest, now: float = NOW, *, epoch: int, partitions: str | None = None,
+    topic: str = "p", code: int = 0,
 ) -> list[Any]:  # fmt: skip
-    """A response to a heartbeat of member "m"; `given`: the digits of the assigned partitions, None for no change."""
+    """A response to a heartbeat of member "m"; `partitions`: the digits of the assigned ones, None for no change."""
     response = registry.message(f"{request.api}Response")
     assignment = None
-    if given is not None:
-        listed = [response.TopicPartitions(topic_id=f"{topic:x<16}".encode(), partitions=[int(n) for n in given])]
-        assignment = response.Assignment(topic_partitions=listed if given else [])
+    if partitions is not None:
+        listed = [response.TopicPartitions(topic_id=f"{topic:x<16}".encode(), partitions=[int(n) for n in partitions])]
+        assignment = response.Assignment(topic_partitions=listed if partitions else [])
     message = response(
         error_code=code, member_id="m", member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
     )

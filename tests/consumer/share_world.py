@@ -366,13 +366,13 @@ class ShareMember:
         self.core.begin_poll(self.world.now)
         self.core.is_polling = True
         end = self.world.now + seconds
-        taken = self.core.take(self.world.now)
-        while not taken and self.world.now < end:
+        delivery = self.core.take(self.world.now)
+        while not delivery and self.world.now < end:
             self.world.run(0.01)
             self.events += self.core.events()
-            taken = self.core.take(self.world.now)
+            delivery = self.core.take(self.world.now)
         self.core.is_polling = False
-        return taken
+        return delivery
 
     def offsets(self, seconds: float = 5.0) -> list[tuple[int, int, int]]:
         """Partition, offset and delivery count of what one poll returns."""

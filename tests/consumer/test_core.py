@@ -105,8 +105,8 @@ def test_what_is_released_is_committed_before_the_member_joins_again(protocol: s
     world.kafka.wire.clear()
     b = joining(world, protocol)
     world.until(lambda: len(positions(b)) == 1, [a, b])
-    (given,) = positions(b)
-    assert world.kafka.committed[given] == 10
+    (partition,) = positions(b)
+    assert world.kafka.committed[partition] == 10
     reported = [each for each in world.kafka.wire if each in ("a OffsetCommit", "a JoinGroup")]
     joins = [place for place, each in enumerate(reported) if each == "a JoinGroup"]
     assert reported.index("a OffsetCommit") < (joins[-1] if joins else len(reported))
@@ -124,11 +124,11 @@ def test_a000_1_a_revoke_is_reported_by_one_poll_and_completed_by_the_next(proto
         outcome = a.poll()
         if outcome.to_be_revoked:
             break
-    kept = NOTHING if protocol == "eager" else positions(a) - outcome.to_be_revoked
+    retained_partitions = NOTHING if protocol == "eager" else positions(a) - outcome.to_be_revoked
     assert len(outcome.to_be_revoked) == (2 if protocol == "eager" else 1)
     assert positions(a) == {P0, P1}, "still assigned"
     a.poll()
-    assert positions(a) == kept
+    assert positions(a) == retained_partitions
 
 
 @ALL
@@ -137,7 +137,7 @@ def test_a000_2_a_delayed_partition_is_not_reassigned_and_the_others_are_still_r
     b = joining(world, protocol)
     world.until(lambda: bool(a.core.ledger.next), [a, b])
     delayed = a.core.ledger.next
-    kept = {P0, P1} - delayed
+    retained_partitions = {P0, P1} - delayed
     for _ in range(20):
         assert a.core.delay_revoke(delayed, world.now)
         for place in (P0, P1):
@@ -146,7 +146,9 @@ def test_a000_2_a_delayed_partition_is_not_reassigned_and_the_others_are_still_r
         a.poll()
         b.poll()
         assert not positions(b) & delayed
-    assert [place for place, _ in a.got].count(P0 if P0 in kept else P1) >= (19 if kept else 0)
+    assert [place for place, _ in a.got].count(P0 if P0 in retained_partitions else P1) >= (
+        19 if retained_partitions else 0
+    )
     a.handle(Commit(1, {place: OffsetAndMetadata(7) for place in delayed}))
     world.run(0.1)
     assert a.results()[1].value is None, "commits of what is delayed are taken"

@@ -58,10 +58,10 @@ class Storm:
         """Commit the returned records, and sometimes delay a revocation."""
         before = len(member.got)
         outcome = member.poll()
-        given = {place: OffsetAndMetadata(offset + 1) for place, offset in member.got[before:]}
-        if given:
+        offsets = {place: OffsetAndMetadata(offset + 1) for place, offset in member.got[before:]}
+        if offsets:
             self.calls += 1
-            member.handle(Commit(self.calls, given))
+            member.handle(Commit(self.calls, offsets))
         if outcome.to_be_revoked:
             left = self.delayed.setdefault(member, self.choose.randrange(8))
             if left:

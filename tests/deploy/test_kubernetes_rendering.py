@@ -94,5 +94,5 @@ def test_the_sample_of_all_settings_may_be_the_settings(tmp_path: Path) -> None:
 
 def with_value(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings without the keys that have no value."""
-    kept = {key: value for key, value in settings.items() if value is not None}
-    return {key: with_value(value) if isinstance(value, dict) else value for key, value in kept.items()}
+    remaining_settings = {key: value for key, value in settings.items() if value is not None}
+    return {key: with_value(value) if isinstance(value, dict) else value for key, value in remaining_settings.items()}

@@ -161,9 +161,9 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         columns, lines = range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
-        taken = {(x, y) for x in columns for y in lines}
-        assert not taken & cells, panel["title"]
-        cells |= taken
+        panel_cells = {(x, y) for x in columns for y in lines}
+        assert not panel_cells & cells, panel["title"]
+        cells |= panel_cells
 
 
 @pytest.mark.parametrize("arguments", [("check", "rules", "rules.yaml"), ("test", "rules", "rules_test.yaml")])

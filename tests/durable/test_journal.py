@@ -108,7 +108,7 @@ class World:
     def __init__(self) -> None:
         self.loop, self.links = Loop(), Links()
         self.notes: list[str] = []
-        self.taken: dict[int, TakenOver] = {}
+        self.takeovers: dict[int, TakenOver] = {}
         self.lost: list[tuple[int, ErrorCode]] = []
         self.views = 0
         self.offset = -5
@@ -116,7 +116,7 @@ class World:
         self.went_back: list[int] = []
         events = JournalEvents(
             need_view=self._need_view,
-            taken_over=self.taken.__setitem__,
+            taken_over=self.takeovers.__setitem__,
             lost=lambda partition, code: self.lost.append((partition, code)),
             checking=self.checking.append,
             went_back=self.went_back.append,
@@ -301,7 +301,7 @@ def test_all_partitions_are_identified_together_and_taken_over_by_one_request():
     assert names == {f"__proxy-share-{n}" for n in range(50)}
     world.loop.iterate()
     assert set(world.produced()) == set(range(50))
-    assert world.taken == dict.fromkeys(range(50), TakenOver(5, 7, 3))
+    assert world.takeovers == dict.fromkeys(range(50), TakenOver(5, 7, 3))
 
 
 def test_nothing_is_taken_before_it_is_loaded():
@@ -443,7 +443,7 @@ def test_coordinator_lost_without_a_word_is_looked_up_and_replaced():
     world.identify()
     world.loop.iterate()
     world.produced()
-    assert PARTITION in world.taken
+    assert PARTITION in world.takeovers
 
 
 def test_dead_leader_is_looked_up_even_if_nothing_was_on_its_way(world):

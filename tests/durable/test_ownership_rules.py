@@ -155,8 +155,8 @@ def test_nothing_moves_where_the_shares_are_even():
 
 def spread_over(**members: tuple[tuple[int, ...], bool, bool]) -> dict[str, tuple[int, ...]]:
     """Spread six partitions over members with (owned, is_retiring, is_successor)."""
-    given = {name: ProxyMember(name, owned, "", name, *flags) for name, (owned, *flags) in members.items()}
-    return {name: owner.partitions for name, owner in spread(given, range(6)).items()}
+    proxy_members = {name: ProxyMember(name, owned, "", name, *flags) for name, (owned, *flags) in members.items()}
+    return {name: owner.partitions for name, owner in spread(proxy_members, range(6)).items()}
 
 
 def test_a_successor_owns_nothing_before_a_member_retires():

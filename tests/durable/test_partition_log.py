@@ -143,8 +143,8 @@ def refuse(key):
 
 def test_follower_is_given_what_counts_in_place_of_values():
     """Values are in the order of the log, deletions included, takeovers and late owners omitted."""
-    given = []
-    replayed = Replay(reign_of, ENDLESS, sink=given.append)
+    followed_records = []
+    replayed = Replay(reign_of, ENDLESS, sink=followed_records.append)
     for epoch, records in (
         (1, [Record(b"T7/1", b"")]),
         (1, [Record(b"a", b"1"), Record(b"b", b"1")]),
@@ -154,7 +154,7 @@ def test_follower_is_given_what_counts_in_place_of_values():
     ):
         data = build_batch(replayed.next_offset, records, producer_id=7, producer_epoch=epoch, base_sequence=0)
         replayed.read(next(iter_batches(data)), lambda records=records: records)
-    assert [(record.key, record.value) for record in given] == [(b"a", b"1"), (b"b", b"1"), (b"a", None)]
+    assert [(record.key, record.value) for record in followed_records] == [(b"a", b"1"), (b"b", b"1"), (b"a", None)]
     assert (replayed.values, replayed.ignored, replayed.next_offset, replayed.done) == ({}, 1, 6, False)
 
 
@@ -189,19 +189,19 @@ def replay_with_markers(*batches) -> Replay:
 
 def test_transaction_counts_from_its_commit_marker_on():
     """durable/README.md rule 45."""
-    begun = (takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a="2"))
-    assert state(replay_with_markers(*begun)) == {"a": "1"}
-    assert state(replay_with_markers(*begun, marker(7, 0, committed=True))) == {"a": "2"}
-    after = replay_with_markers(*begun, marker(7, 0, committed=True), put(7, 0, a="3"))
+    batches = (takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a="2"))
+    assert state(replay_with_markers(*batches)) == {"a": "1"}
+    assert state(replay_with_markers(*batches, marker(7, 0, committed=True))) == {"a": "2"}
+    after = replay_with_markers(*batches, marker(7, 0, committed=True), put(7, 0, a="3"))
     assert state(after) == {"a": "3"}
     assert after.ignored == 0
 
 
 def test_aborted_transaction_does_not_count():
     """Its coordinator raised the epoch of the marker if it fenced the producer."""
-    begun = (takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a="2", b="2"))
+    batches = (takeover(7, 0), put(7, 0, a="1"), transactional(7, 0, a="2", b="2"))
     for epoch in (0, 1):
-        replayed = replay_with_markers(*begun, marker(7, epoch, committed=False), takeover(7, 2), put(7, 2, c="3"))
+        replayed = replay_with_markers(*batches, marker(7, epoch, committed=False), takeover(7, 2), put(7, 2, c="3"))
         assert state(replayed) == {"a": "1", "c": "3"}
         assert replayed.ignored == 0
 

@@ -120,7 +120,7 @@ async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch:
     """An owner follows what it has appended itself, thousands of batches a second."""
     takeover = SHARE_STATE.takeover("proxy:1", 1_000, 7, 1)
     kinds = [b"\0\0mine", b"\0\0other", SHARE_STATE.keep_alive().key]
-    batches, given, opened = [[takeover], [kinds[0]], [kinds[0], kinds[1]], [kinds[2], kinds[0]]], [], []
+    batches, followed_records, opened = [[takeover], [kinds[0]], [kinds[0], kinds[1]], [kinds[2], kinds[0]]], [], []
     data, offset = b"", 0
     for batch in batches:
         batch_records = [each if isinstance(each, Record) else Record(each, b"v", (), 2_000 + offset) for each in batch]
@@ -128,9 +128,9 @@ async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch:
         offset += len(batch)
     decode = records.decode_records
     monkeypatch.setattr(records, "decode_records", lambda batch: opened.append(len(batch)) or decode(batch))
-    followed = Replay(SHARE_STATE.reign_of, ENDLESS, sink=given.append, unwanted=kinds[0])
+    followed = Replay(SHARE_STATE.reign_of, ENDLESS, sink=followed_records.append, unwanted=kinds[0])
     await replay.take(followed, memoryview(data), replay.Pace())
-    assert [record.key for record in given if record.key != kinds[0]] == kinds[1:]
+    assert [record.key for record in followed_records if record.key != kinds[0]] == kinds[1:]
     assert len(opened) == (3 if records.KERNEL == "c" else 4)
     assert (followed.next_offset, followed.newest_ms) == (offset, 2_004)
 

@@ -306,10 +306,10 @@ async def test_owner_follows_its_own_appends_at_leisure(autojump_clock: MockCloc
     counts = []
     for foreign in (None, 3):
         followed.tail.is_owned = lambda partition, foreign=foreign: partition != foreign  # type: ignore[misc]
-        begun = followed.cluster.requested.count(ApiKey.FETCH)
+        fetches_before = followed.cluster.requested.count(ApiKey.FETCH)
         for number in range(200):
             followed.put(5, f"{foreign} {number}")
             await trio.sleep(0.01)
-        counts.append(followed.cluster.requested.count(ApiKey.FETCH) - begun)
+        counts.append(followed.cluster.requested.count(ApiKey.FETCH) - fetches_before)
         await followed.holds(**{NAMES[5]: f"{foreign} 199"})
     assert counts[0] <= 15 < 60 <= counts[1]

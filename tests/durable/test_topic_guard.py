@@ -120,9 +120,9 @@ async def test_a_proxy_that_serves_no_partition_keeps_its_own_reason(world: Worl
     assert (world.hosted.gate.refusal, world.hosted.trouble) == (refusal, "standby")
 
 
-@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.parametrize("remaining_count", [0, 1])
 async def test_records_that_brokers_deleted_meanwhile_are_written_again_from_memory(
-    world: World, autojump_clock: MockClock, kept: int
+    world: World, autojump_clock: MockClock, remaining_count: int
 ) -> None:
     """With new takeovers: the old ones may be among what is gone. The next owner loads everything."""
     world.begin()
@@ -132,7 +132,7 @@ async def test_records_that_brokers_deleted_meanwhile_are_written_again_from_mem
     world.cluster.configure(TEST_STATE.topic, UNSAFE)
     await trio.sleep(CHECK_S + 1)
     for hosted in world.cluster.topic(TEST_STATE.topic).partitions:
-        world.cluster.target.delete_records(TEST_STATE.topic, hosted.index, hosted.log.end - kept)
+        world.cluster.target.delete_records(TEST_STATE.topic, hosted.index, hosted.log.end - remaining_count)
     await trio.sleep(CHECK_S)
     assert not world.hosted.gate.is_open
     world.cluster.configure(TEST_STATE.topic, COMPACTED)

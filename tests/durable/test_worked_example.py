@@ -79,9 +79,9 @@ async def test_new_state_is_stored_taken_over_and_loaded(
     await until(lambda: second.hosted.gate.is_open)
     notes = {"orders": "note about orders", "payments": "note about payments"}
     assert second.hosted.held.notes == notes  # type: ignore[attr-defined]
-    kept = names["partition_of"]("orders")
-    assert kept != names["partition_of"]("payments")
-    second.owner.assign({kept})
+    partition = names["partition_of"]("orders")
+    assert partition != names["partition_of"]("payments")
+    second.owner.assign({partition})
     await until(lambda: len(second.hosted.served) == 1)
     assert second.hosted.held.notes == {"orders": "note about orders"}  # type: ignore[attr-defined]
     assert {"group-notes-loaded", "group-notes-given-up"} <= set(reported)

@@ -21,10 +21,10 @@ def test_metrics_are_read_when_they_are_requested() -> None:
 
 def test_a_snapshot_is_taken_once_for_all_figures() -> None:
     """Looking at ten thousand connections is done once a scrape."""
-    taken: list[int] = []
+    snapshots: list[int] = []
     metrics = Metrics()
-    metrics.before(lambda: taken.append(1))
+    metrics.before(lambda: snapshots.append(1))
     for name in ("a", "b", "c"):
-        metrics.add(name, "gauge", "One of them.", lambda: len(taken))
+        metrics.add(name, "gauge", "One of them.", lambda: len(snapshots))
     metrics.render()
-    assert taken == [1]
+    assert snapshots == [1]

@@ -229,9 +229,9 @@ def gives(workers: Workers, share: int = 1) -> int:
         return workers.sender.send_idle(workers.path, connection, may_stay=True)
 
     plane = workers.world.plane
-    given = [(1, connection) for connection in fair_share.surplus(plane.connections(), share)]
-    plane.give(given, send)
-    return len(given)
+    placements = [(1, connection) for connection in fair_share.surplus(plane.connections(), share)]
+    plane.give(placements, send)
+    return len(placements)
 
 
 def test_a_worker_gives_every_second_connection_of_each_client(workers: Workers) -> None:

@@ -40,11 +40,11 @@ def test_a_side_that_still_sends_after_its_connection_ended_counts_as_one() -> N
 
 def test_a_client_too_many_is_closed_with_a_note() -> None:
     with world(limits=Limits(connections=2)) as w:
-        kept = [w.client(), w.client()]
+        clients = [w.client(), w.client()]
         sock = socket.create_connection(("127.0.0.1", w.port))
         third = w.peer(sock)
         third.expect_end()
         assert w.events() == ["connection-limit"]
-        kept[0].close()
+        clients[0].close()
         w.iterate_until(lambda: w.plane.statistics().connections == 1)
         w.client()

@@ -59,12 +59,12 @@ def test_a_connection_that_another_worker_should_serve_is_given_once_it_is_settl
         places = [WorkerPlaces(own, 2, w.plane.ports.node_ids) for own in (0, 1)]
         assert share.misplaced(w.plane.connections(), places[0], now) == []
         now += SETTLED_S
-        given = [FairShare().misplaced(w.plane.connections(), each, now) for each in places]
-        assert [place for each in given for place, _ in each] == [1, 0]
-        assert sorted(connection.node_id for each in given for _, connection in each) == [1, 2]
-        assert share.misplaced(w.plane.connections(), places[0], now) == given[0]
+        placements = [FairShare().misplaced(w.plane.connections(), each, now) for each in places]
+        assert [place for each in placements for place, _ in each] == [1, 0]
+        assert sorted(connection.node_id for each in placements for _, connection in each) == [1, 2]
+        assert share.misplaced(w.plane.connections(), places[0], now) == placements[0]
         assert share.misplaced(w.plane.connections(), places[0], now) == [], "each once"
-        assert share.misplaced(w.plane.connections(), places[1], now) == given[1], "for other places all again"
+        assert share.misplaced(w.plane.connections(), places[1], now) == placements[1], "for other places all again"
         for client, _ in pairs:
             client.close()
 
@@ -88,8 +88,8 @@ def test_a_worker_that_has_replaced_another_gets_a_share_of_what_both_may_serve(
     with world() as w:
         ports = [w.plane.ports.listen(node_id, "127.0.0.1", 0, lambda: [UPSTREAM]) for node_id in (1, 2)]
         pairs = [w.pair(port) for port in (w.port, *ports, w.port)]
-        given = fair_share.share_of(1, w.plane.connections(), WorkerPlaces(0, 2, (1, 2)))
-        assert [(place, connection.is_bootstrap) for place, connection in given] == [(1, True)]
+        placements = fair_share.share_of(1, w.plane.connections(), WorkerPlaces(0, 2, (1, 2)))
+        assert [(place, connection.is_bootstrap) for place, connection in placements] == [(1, True)]
         for client, _ in pairs:
             client.close()
 
@@ -100,8 +100,8 @@ def test_one_of_as_many_as_there_are_workers_is_given_and_of_each_client() -> No
         for number, connection in enumerate(w.plane.connections()):
             connection.software = ClientSoftware("aabb"[number % 4])
         for workers, each in ((2, 3), (3, 2)):
-            given = fair_share.surplus(w.plane.connections(), workers)
-            clients = Counter(connection.software.client_id for connection in given if connection.software)
+            placements = fair_share.surplus(w.plane.connections(), workers)
+            clients = Counter(connection.software.client_id for connection in placements if connection.software)
             assert clients == {"a": each, "b": each}
         for client, _ in pairs:
             client.close()

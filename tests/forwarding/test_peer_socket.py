@@ -16,7 +16,7 @@ class Kernel:
 
     def __init__(self, room: int = 0) -> None:
         self.room = room
-        self.taken = b""
+        self.sent_bytes = b""
         self.masks: list[int] = []
         self.closed = 0
         self.parted = 0
@@ -29,7 +29,7 @@ class Kernel:
             raise BlockingIOError
         piece = bytes(data[: self.room])
         self.room -= len(piece)
-        self.taken += piece
+        self.sent_bytes += piece
         return len(piece)
 
     def sendmsg(self, pieces: Sequence[Data]) -> int:
@@ -59,7 +59,7 @@ def test_what_the_kernel_takes_is_not_kept() -> None:
     kernel = Kernel(100)
     peer = PeerSocket(kernel)
     peer.write(b"hello")
-    assert (kernel.taken, peer.has_unsent, peer.unsent) == (b"hello", False, 0)
+    assert (kernel.sent_bytes, peer.has_unsent, peer.unsent) == (b"hello", False, 0)
 
 
 def test_the_rest_waits_in_order_after_what_waited_before() -> None:
@@ -67,13 +67,13 @@ def test_the_rest_waits_in_order_after_what_waited_before() -> None:
     peer = PeerSocket(kernel)
     peer.write(b"hello")
     peer.write(b" world")
-    assert (kernel.taken, peer.unsent) == (b"hel", 8)
+    assert (kernel.sent_bytes, peer.unsent) == (b"hel", 8)
     kernel.room = 4
     peer.flush()
-    assert (kernel.taken, peer.unsent) == (b"hello w", 4)
+    assert (kernel.sent_bytes, peer.unsent) == (b"hello w", 4)
     kernel.room = 100
     peer.flush()
-    assert (kernel.taken, peer.has_unsent) == (b"hello world", False)
+    assert (kernel.sent_bytes, peer.has_unsent) == (b"hello world", False)
 
 
 def pieces() -> Pieces:
@@ -84,7 +84,7 @@ def test_pieces_go_out_in_one_call_and_nothing_is_kept() -> None:
     kernel = Kernel(1000)
     peer = PeerSocket(kernel)
     peer.write(pieces())
-    assert (kernel.taken, peer.has_unsent) == (bytes(pieces()), False)
+    assert (kernel.sent_bytes, peer.has_unsent) == (bytes(pieces()), False)
 
 
 @pytest.mark.parametrize("room", [0, 3, 4, 50, 107])
@@ -97,7 +97,7 @@ def test_of_pieces_too_the_rest_waits(room: int) -> None:
     assert peer.unsent == len(bytes(pieces())) + 4 - room
     kernel.room = 1000
     peer.flush()
-    assert (kernel.taken, peer.has_unsent) == (bytes(pieces()) + b"next", False)
+    assert (kernel.sent_bytes, peer.has_unsent) == (bytes(pieces()) + b"next", False)
 
 
 def test_pieces_wait_after_what_waits_and_for_a_socket() -> None:
@@ -107,7 +107,7 @@ def test_pieces_wait_after_what_waits_and_for_a_socket() -> None:
     kernel = Kernel(1000)
     peer.open(kernel)
     peer.flush()
-    assert kernel.taken == b"first" + bytes(pieces())
+    assert kernel.sent_bytes == b"first" + bytes(pieces())
 
 
 def test_more_pieces_than_one_call_takes_go_out_all_the_same() -> None:
@@ -115,7 +115,7 @@ def test_more_pieces_than_one_call_takes_go_out_all_the_same() -> None:
     many = Pieces([b"%04d" % number for number in range(PIECES_MAX + 1)])
     peer = PeerSocket(kernel)
     peer.write(many)
-    assert (kernel.taken, peer.has_unsent) == (bytes(many), False)
+    assert (kernel.sent_bytes, peer.has_unsent) == (bytes(many), False)
 
 
 def test_what_waits_is_a_copy() -> None:
@@ -127,7 +127,7 @@ def test_what_waits_is_a_copy() -> None:
     buffer[:] = b"xyz"
     kernel.room = 10
     peer.flush()
-    assert kernel.taken == b"abc"
+    assert kernel.sent_bytes == b"abc"
 
 
 def test_bytes_wait_for_a_socket_that_is_yet_to_come() -> None:
@@ -137,7 +137,7 @@ def test_bytes_wait_for_a_socket_that_is_yet_to_come() -> None:
     kernel = Kernel(100)
     peer.open(kernel)
     peer.flush()
-    assert kernel.taken == b"early"
+    assert kernel.sent_bytes == b"early"
 
 
 def test_progress_grows_only_when_waiting_bytes_are_taken() -> None:
@@ -168,7 +168,7 @@ def test_discarded_bytes_are_never_sent() -> None:
     peer.discard()
     kernel.room = 10
     peer.flush()
-    assert kernel.taken == b""
+    assert kernel.sent_bytes == b""
 
 
 def lingering(kernel: Kernel, ended: list[Linger]) -> Linger:
@@ -188,7 +188,7 @@ def test_the_last_bytes_are_sent_and_the_peer_ends_first() -> None:
     assert (ended, kernel.closed) == ([], 0)
     kernel.room = 100
     linger.ready(WRITE)
-    assert kernel.taken == b"last words"
+    assert kernel.sent_bytes == b"last words"
     assert (ended, kernel.closed, kernel.parted, kernel.masks[-1]) == ([], 0, 1, READ)
     kernel.dropped = [False, True]
     linger.ready(READ)
@@ -231,4 +231,4 @@ def test_it_ends_once(end: str) -> None:
         else:
             linger.end()
     assert ended == [linger]
-    assert kernel.taken == b""
+    assert kernel.sent_bytes == b""

@@ -97,9 +97,9 @@ class Treated:
         if function is None:
             return None
 
-        def count(*given: Any) -> Any:
+        def count(*arguments: Any) -> Any:
             self.count += 1
-            return function(*given)
+            return function(*arguments)
 
         return count
 

@@ -55,9 +55,9 @@ def functions_of(api: DeclaredApi[Any], services: Any) -> Iterator[Callable[...,
 def taken_by(function: Callable[..., Any]) -> tuple[Any, ...]:
     """The classes of request that a function may be called with; its first parameter is the call."""
     hints = get_type_hints(function)
-    taken = next(iter(hints.values()))
-    assert taken.__origin__ is Call, function
-    (kind,) = taken.__args__
+    call_type = next(iter(hints.values()))
+    assert call_type.__origin__ is Call, function
+    (kind,) = call_type.__args__
     if isinstance(kind, TypeVar) and kind.__constraints__:
         return tuple(eval(each.__forward_arg__, function.__globals__) for each in kind.__constraints__)
     kind = kind.__bound__ if isinstance(kind, TypeVar) else kind
@@ -68,15 +68,15 @@ def wrong_functions(api: DeclaredApi[Any], services: Any) -> list[str]:
     """Functions of an API that take another request, or give another response."""
     name = registry.API_KEYS[api.key]
     request, response = registry.message(f"{name}Request"), registry.message(f"{name}Response")
-    given = {bytes, NoneType, bool, frames.Pieces, messages.Message, response}
+    response_types = {bytes, NoneType, bool, frames.Pieces, messages.Message, response}
     if api.key in (33, 44):  # one function for both
-        given.add(messages.IncrementalAlterConfigsResponse)
+        response_types.add(messages.IncrementalAlterConfigsResponse)
     wrong = []
     for function in functions_of(api, services):
         hint = get_type_hints(function)["return"]
         if not any(issubclass(request, each) for each in taken_by(function)):
             wrong.append(f"{function.__module__}.{function.__qualname__} does not take {name}Request")
-        if not {*(get_args(hint) or (hint,))} <= given:
+        if not {*(get_args(hint) or (hint,))} <= response_types:
             wrong.append(f"{function.__module__}.{function.__qualname__} does not give {name}Response")
     return wrong
 

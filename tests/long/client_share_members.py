@@ -111,13 +111,13 @@ class Ours:
         """Until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
-                begun = time.monotonic_ns()
+                started_ns = time.monotonic_ns()
                 try:
                     records = await consumer.poll(0.5)
                 except ConsumerError as error:
                     self.troubles.append(str(error))
                     continue
-                self._empty_at = self._empty_at if records else begun
+                self._empty_at = self._empty_at if records else started_ns
                 for record in records:
                     nursery.start_soon(self._work, consumer, record)
 

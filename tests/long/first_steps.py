@@ -43,8 +43,8 @@ class Stranger:
         home = folder / "home"
         home.mkdir()
         base = Path(getattr(sys, "_base_executable", sys.executable)).parent
-        kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
-        self._environment = {**kept, "HOME": str(home), "PATH": f"{base}{os.pathsep}{SYSTEM}"}
+        inherited_variables = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+        self._environment = {**inherited_variables, "HOME": str(home), "PATH": f"{base}{os.pathsep}{SYSTEM}"}
 
     def has_installed(self) -> None:
         """Continue in the environment: the third command of the page."""

@@ -56,12 +56,12 @@ class Producing:
         self._thread.start()
 
     def _run(self) -> None:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         for number in count():
             if self._over.is_set():
                 return
             self._producer.produce(self._topic, b"v", key=b"%d" % number, on_delivery=self._on_delivery)
-            while (ahead := begun + number / RATE - time.monotonic()) > 0:
+            while (ahead := started_at + number / RATE - time.monotonic()) > 0:
                 self._producer.poll(min(ahead, 0.1))
             self._producer.poll(0)
 

@@ -141,8 +141,8 @@ def owner(fleet: Fleet, group: str) -> str | None:
 
 def finish(fleet: Fleet, members: Members, group: str, keys: dict[Place, bytes]) -> int:
     """Kill members and owners until every record is settled. Return the number of owners killed."""
-    owners, begun = 0, time.monotonic()
-    next_member, next_owner = begun + MEMBER_KILLED_EVERY_S, begun + OWNER_KILLED_FIRST_S
+    owners, started_at = 0, time.monotonic()
+    next_member, next_owner = started_at + MEMBER_KILLED_EVERY_S, started_at + OWNER_KILLED_FIRST_S
     while True:
         time.sleep(0.5)
         members.listen()
@@ -150,7 +150,7 @@ def finish(fleet: Fleet, members: Members, group: str, keys: dict[Place, bytes])
         if len(tried) >= len(keys):
             return owners
         now = time.monotonic()
-        assert now < begun + LIMIT_S, f"{len(tried)} of {len(keys)} records are settled"
+        assert now < started_at + LIMIT_S, f"{len(tried)} of {len(keys)} records are settled"
         if now > next_member:
             members.kill_one()
             next_member = now + MEMBER_KILLED_EVERY_S
@@ -170,11 +170,11 @@ def test_settles_of_each_key_are_in_the_order_of_offsets_while_members_and_owner
         raw.create_topic(topic, PARTITIONS)
         raw.configure_group(group, SETTINGS)
     keys = produced(fleet.fronts["a"].bootstrap, topic)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     members = Members([bootstrap, group, topic], tmp_path)
     try:
         owners = finish(fleet, members, group, keys)
-        took = time.monotonic() - begun
+        took = time.monotonic() - started_at
         time.sleep(LATE_S + LOCK_S)  # records of killed members, and what is left in buffers, are delivered again
     finally:
         members.close()

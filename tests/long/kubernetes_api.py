@@ -57,14 +57,16 @@ def install(cluster: ControlPlane, where: str, *words: str, verb: str = "install
     return cluster.helm(verb, NAME, str(CHART), "--namespace", where, *words)
 
 
-def lost(given: Any, stored: Any, path: str = "") -> list[str]:
+def lost(manifest: Any, stored: Any, path: str = "") -> list[str]:
     """Return the fields of a manifest that the stored object does not have. Quantities may be written otherwise."""
-    if isinstance(given, Mapping) and isinstance(stored, Mapping):
-        return [each for key in given for each in lost(given[key], stored.get(key), f"{path}.{key}")]
-    if isinstance(given, list) and isinstance(stored, list) and len(given) == len(stored):
-        return [each for i, pair in enumerate(zip(given, stored, strict=True)) for each in lost(*pair, f"{path}[{i}]")]
-    is_empty = not given and not isinstance(given, (bool, int)) and stored is None  # affinity: {}
-    return [] if given == stored or is_empty else [f"{path}: {given!r} is {stored!r}"]
+    if isinstance(manifest, Mapping) and isinstance(stored, Mapping):
+        return [each for key in manifest for each in lost(manifest[key], stored.get(key), f"{path}.{key}")]
+    if isinstance(manifest, list) and isinstance(stored, list) and len(manifest) == len(stored):
+        return [
+            each for i, pair in enumerate(zip(manifest, stored, strict=True)) for each in lost(*pair, f"{path}[{i}]")
+        ]
+    is_empty = not manifest and not isinstance(manifest, (bool, int)) and stored is None  # affinity: {}
+    return [] if manifest == stored or is_empty else [f"{path}: {manifest!r} is {stored!r}"]
 
 
 def test_a_lost_field_is_noticed() -> None:

@@ -10,16 +10,16 @@ from kafka_share_proxy.loop.first_success import AT_ONCE_MAX, STAGGER_S, Race, r
 
 
 class Runners:
-    """Attempts whose course the test lays down; `begun` says when each began."""
+    """Attempts whose course the test lays down; `start_times` says when each began."""
 
     def __init__(self) -> None:
         self.began_at = trio.current_time()
-        self.begun: list[float] = []
+        self.start_times: list[float] = []
         self.discarded: list[str] = []
 
     def attempt(self, seconds: float, outcome: str | Exception) -> Callable[[], Awaitable[str]]:
         async def run() -> str:
-            self.begun.append(trio.current_time() - self.began_at)
+            self.start_times.append(trio.current_time() - self.began_at)
             await trio.sleep(seconds)
             if isinstance(outcome, Exception):
                 raise outcome
@@ -39,14 +39,14 @@ async def test_a_quick_failure_is_followed_immediately(autojump_clock: trio.test
     runners, refused = Runners(), OSError("refused")
     outcome = await runners.race(runners.attempt(0, refused), runners.attempt(0, "b"), runners.attempt(0, "c"))
     assert (outcome.winner, outcome.failures) == ((1, "b"), {0: refused})
-    assert runners.begun == [0, 0]
+    assert runners.start_times == [0, 0]
 
 
 async def test_the_slow_one_wins_if_it_is_still_the_first(autojump_clock: trio.testing.MockClock) -> None:
     """Attempts begun in parallel are given up."""
     runners = Runners()
     outcome = await runners.race(runners.attempt(2 * STAGGER_S, "a"), runners.attempt(60, "b"))
-    assert (outcome.winner, runners.begun, runners.discarded) == ((0, "a"), [0, STAGGER_S], [])
+    assert (outcome.winner, runners.start_times, runners.discarded) == ((0, "a"), [0, STAGGER_S], [])
     assert trio.current_time() - runners.began_at == pytest.approx(2 * STAGGER_S)
 
 
@@ -88,8 +88,8 @@ async def test_attempts_in_parallel_are_bounded(autojump_clock: trio.testing.Moc
     runners = Runners()
     attempts = [runners.attempt(100, OSError("no answer")) for _ in range(AT_ONCE_MAX + 1)]
     await runners.race(*attempts)
-    assert runners.begun[:AT_ONCE_MAX] == [STAGGER_S * number for number in range(AT_ONCE_MAX)]
-    assert runners.begun[AT_ONCE_MAX] == 100
+    assert runners.start_times[:AT_ONCE_MAX] == [STAGGER_S * number for number in range(AT_ONCE_MAX)]
+    assert runners.start_times[AT_ONCE_MAX] == 100
 
 
 async def test_what_is_not_expected_passes_through(autojump_clock: trio.testing.MockClock) -> None:

@@ -30,8 +30,8 @@ def iterate_until(reactor: Reactor, condition: Callable[[], object]) -> None:
 
 
 def test_binding_says_which_port_is_taken() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: ") as caught:
             bind("127.0.0.1", port)
     assert caught.value.errno == errno.EADDRINUSE

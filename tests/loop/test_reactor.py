@@ -362,8 +362,8 @@ def test_a_failure_in_its_iteration_is_its_owners_trouble(reactor: Reactor) -> N
 class Pump:
     """Pump that waits for nothing and records its calls."""
 
-    def __init__(self, *given: object) -> None:
-        self.given = given
+    def __init__(self, *arguments: object) -> None:
+        self.arguments = arguments
         self.reported: list[tuple[object, ...]] = []
 
     def iterate(self, wait_s: float) -> None:
@@ -383,13 +383,13 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
     """It gets the receive buffer, the callbacks and the iterations, and every closed socket."""
     pumps: list[Pump] = []
 
-    def make(*given: object) -> Pump:
-        pumps.append(Pump(*given))
+    def make(*arguments: object) -> Pump:
+        pumps.append(Pump(*arguments))
         return pumps[0]
 
     reactor, walk = Reactor(make), object()
     (pump,) = pumps
-    assert pump.given[1:] == (reactor.buffer, reactor._ready, reactor.iterations)
+    assert pump.arguments[1:] == (reactor.buffer, reactor._ready, reactor.iterations)
     fd = pair[0].fileno()
     send_later = reactor.pass_on(fd, walk, 7)
     assert send_later is not None

@@ -23,7 +23,7 @@ def test_suspected_entries_are_checked_again_while_they_are_held() -> None:
 
 def test_a_check_follows_each_period_even_after_an_exception() -> None:
     timers, looks = ManualTimers(), list[float]()
-    begun = timers.now()
+    started_at = timers.now()
 
     async def check() -> None:
         looks.append(timers.now())
@@ -35,4 +35,4 @@ def test_a_check_follows_each_period_even_after_an_exception() -> None:
         timers.advance(10)
     timers.advance(10)
     timers.advance(9)
-    assert looks == [begun + 10, begun + 20]
+    assert looks == [started_at + 10, started_at + 20]

@@ -388,14 +388,14 @@ def test_many_tiny_records_of_one_client_do_not_keep_the_loop(
     data = request(FETCH, 11, 1, bytes(3000))
     for byte in data:
         assert client.sock.send(bytes((byte,))) == 1
-    taken = []
+    byte_counts = []
     statistics = w.plane.statistics
-    while not taken or taken[-1] < len(data):
+    while not byte_counts or byte_counts[-1] < len(data):
         before = statistics().bytes_up
         w.iterate()
-        taken.append(statistics().bytes_up)
-        assert taken[-1] - before <= 2 * RECORDS_PER_READ, "when the kernel reports it, and when it is its turn"
-        assert len(taken) < len(data)
+        byte_counts.append(statistics().bytes_up)
+        assert byte_counts[-1] - before <= 2 * RECORDS_PER_READ, "when the kernel reports it, and when it is its turn"
+        assert len(byte_counts) < len(data)
     w.iterate_until(lambda: w.brokers)
     w.brokers[0].expect(data)
 

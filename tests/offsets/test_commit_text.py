@@ -179,10 +179,10 @@ def test_a_fitted_text_and_what_it_leaves_out_are_the_whole(spans: list[tuple[in
     text = CommitText(OffsetRanges(spans), (), None)
     fitted, left_out = fit_commit_text(text, characters_max)
     assert len(fitted) <= characters_max
-    kept = list(parse_commit_text(fitted).ranges)
-    assert sorted([*kept, *left_out]) == list(text.ranges)
-    widths = [end - start for start, end in kept]
-    assert not kept or not left_out or min(widths) >= max(end - start for start, end in left_out)
+    fitted_ranges = list(parse_commit_text(fitted).ranges)
+    assert sorted([*fitted_ranges, *left_out]) == list(text.ranges)
+    widths = [end - start for start, end in fitted_ranges]
+    assert not fitted_ranges or not left_out or min(widths) >= max(end - start for start, end in left_out)
 
 
 def test_tokens_that_have_no_room_are_an_error() -> None:

@@ -140,13 +140,13 @@ class Store:
 @settings(deadline=None)
 @given(st.none() | st.integers(0, LIMIT), st.lists(COMMITS, max_size=8))
 def test_individual_commits_do_what_a_set_of_offsets_does(committed: int | None, commits: list) -> None:
-    store, model, begun = Store(committed), set(range(committed or 0)), committed is not None
+    store, model, has_committed = Store(committed), set(range(committed or 0)), committed is not None
     for offset, spans in commits:
         store.take(after_individual_commit(store.committed, store.ranges, offset, spans))
-        begun = begun or offset is not None
+        has_committed = has_committed or offset is not None
         model |= set(range(offset or 0)) | offsets(spans)
         assert store.done() == model
-        assert store.committed == (next(n for n in range(9 * LIMIT) if n not in model) if begun else None)
+        assert store.committed == (next(n for n in range(9 * LIMIT) if n not in model) if has_committed else None)
 
 
 @settings(deadline=None)

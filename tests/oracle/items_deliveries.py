@@ -269,11 +269,13 @@ def halves_come_in_turn(w: World) -> None:
     for size, halves in ((4, [(0, 1), (2, 3)]), (7, [(0, 2), (3, 5)])):
         in_turn = [[(first, last, 4)] for first, last in halves]
         for attempt in range(ATTEMPTS if w.name == "native" else 1):
-            begun = len(w.transcript)
+            transcript_start = len(w.transcript)
             acquired_ranges = _released_again_and_again(w, size, attempt)
             if acquired_ranges[3:5] == in_turn:
                 break
-            del w.transcript[begun:]  # seen once in some twenty runs: the native fetch overtook the release before it
+            del w.transcript[
+                transcript_start:
+            ]  # seen once in some twenty runs: the native fetch overtook the release before it
         w.note("deliveries", acquired_ranges)
         assert acquired_ranges[:3] == [[(0, size - 1, count)] for count in (1, 2, 3)]
         assert acquired_ranges[3:5] == in_turn

@@ -59,10 +59,10 @@ def test_history_with_key_order_is_correct_over_kill_9_of_the_proxy(proxy: Front
 
         def kill(left: int) -> None:
             if left < RECORDS * 2 // 3 and not recorded.recorder.failovers:
-                begun = time.monotonic_ns()
+                started_ns = time.monotonic_ns()
                 proxy.kill()
                 proxy.start()
-                recorded.recorder.failovers.append((begun, time.monotonic_ns()))
+                recorded.recorder.failovers.append((started_ns, time.monotonic_ns()))
 
         judged(recorded, fresh("topic"), tmp_path, kill)
         assert recorded.recorder.failovers

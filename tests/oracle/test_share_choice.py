@@ -58,8 +58,8 @@ def joined(world: World, group: str, topic: Topic) -> tuple[int, str | None]:
 
 def consumes(member: Member, topic: Topic, count: int) -> None:
     """Take and accept this many records."""
-    taken = member.take_all(count, topic)
-    ((_, spans),) = taken.items()
+    deliveries = member.take_all(count, topic)
+    ((_, spans),) = deliveries.items()
     response = member.acknowledge(*[(topic, 0, first, last, ACCEPT) for first, last, _ in spans])
     assert response.error == 0
 

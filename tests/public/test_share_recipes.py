@@ -53,36 +53,36 @@ async def test_a_share_worker_whose_job_outlasts_the_lock(
     autojump_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Jobs of up to nine locks; one fails the first time, one loses its lock: each record is done, the others once."""
-    begun: Counter[int] = Counter()
+    attempts: Counter[int] = Counter()
     done: Counter[int] = Counter()
     running: set[int] = set()
     most: list[int] = []
 
     async def work(record: Any) -> None:
-        begun[record.offset] += 1
+        attempts[record.offset] += 1
         running.add(record.offset)
         most.append(len(running))
         try:
             await trio.sleep(record.offset * LOCK_S / 2)
         finally:
             running.remove(record.offset)
-        if record.offset == 5 and begun[5] == 1:
+        if record.offset == 5 and attempts[5] == 1:
             raise ZeroDivisionError
         done[record.offset] += 1
-        assert record.delivery_count == begun[record.offset]
+        assert record.delivery_count == attempts[record.offset]
 
     async with working("share_worker", work, 20, limit=8) as server:
         while sum(done.values()) < 20:  # noqa: ASYNC110 - of a program that notifies no caller
             await trio.sleep(1)
         assert done == Counter(range(20))
         assert max(most) == 8
-        assert begun == Counter([*range(20), 5])
+        assert attempts == Counter([*range(20), 5])
         await server.do("topics/a/records", values=["20"])
         await trio.sleep(1)
         for node in NODES:
             server.cut_connections(node)
         await trio.sleep(20 * LOCK_S)
-        assert (begun[20], done[20]) == (2, 1)
+        assert (attempts[20], done[20]) == (2, 1)
     assert "a-0 at 5 is released: ZeroDivisionError()" in capsys.readouterr().out
 
 
@@ -90,16 +90,16 @@ async def test_a_worker_that_delays_the_next_attempt(
     autojump_clock: Clock, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two records fail at first: each is delivered again, and the brokers' lack of a delay is logged once."""
-    begun: Counter[int] = Counter()
+    attempts: Counter[int] = Counter()
 
     async def work(record: Any) -> None:
-        begun[record.offset] += 1
-        if record.offset in (3, 7) and begun[record.offset] == 1:
+        attempts[record.offset] += 1
+        if record.offset in (3, 7) and attempts[record.offset] == 1:
             raise ZeroDivisionError
 
     async with working("patient_worker", work, 10):
-        while sum(begun.values()) < 12:  # noqa: ASYNC110 - of a program that notifies no caller
+        while sum(attempts.values()) < 12:  # noqa: ASYNC110 - of a program that notifies no caller
             await trio.sleep(1)
-    assert begun == Counter([*range(10), 3, 7])
+    assert attempts == Counter([*range(10), 3, 7])
     assert capsys.readouterr().out.count("waits 1.0 s") == 2
     assert sum("has no effect" in each.message for each in caplog.records) == 1

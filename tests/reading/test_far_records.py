@@ -62,8 +62,8 @@ def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
 
 def test_what_this_proxy_reads_itself_stays_bytes():
     connection = Connection(Cluster(ManualTimers()), 1)
-    batches, kept = whole_batches(connection, batch(0) + b"cut off", 0, 0)
-    assert (len(batches), bytes(kept), holder_of(connection)) == (1, batch(0), 0)
+    batches, retained_bytes = whole_batches(connection, batch(0) + b"cut off", 0, 0)
+    assert (len(batches), bytes(retained_bytes), holder_of(connection)) == (1, batch(0), 0)
     assert holder_of(far_connection([])) == 9
     assert len(whole_batches(far_connection([]), b"", 0, 0)[0]) == 0
     assert on_the_wire(b"bytes") == b"bytes"
@@ -71,9 +71,9 @@ def test_what_this_proxy_reads_itself_stays_bytes():
 
 def test_small_parts_of_large_responses_do_not_keep_them():
     data = memoryview(batch(0) + batch(3, 30)[:-1])
-    kept = whole_batches(Connection(Cluster(ManualTimers()), 1), data, 0, 10_000)[1]
-    assert isinstance(kept, memoryview)
-    assert len(kept.obj) == len(batch(0))
+    retained_bytes = whole_batches(Connection(Cluster(ManualTimers()), 1), data, 0, 10_000)[1]
+    assert isinstance(retained_bytes, memoryview)
+    assert len(retained_bytes.obj) == len(batch(0))
 
 
 def test_oldest_goes_first_when_there_is_too_much():

@@ -33,16 +33,16 @@ def built(settings: ShareGroups = LOCAL, **parts: Any) -> Feature:
     return SHARE_GROUPS.build(settings, platform(World().services, cluster=snapshot({1: A}), **parts))
 
 
-def stored_by(kept: Platform) -> list[DescribedState[Any]]:
+def stored_by(feature_platform: Platform) -> list[DescribedState[Any]]:
     """Return the states that features have hosted."""
-    assert kept.home is not None
-    return [hosted.state for hosted in kept.home.states]
+    assert feature_platform.home is not None
+    return [hosted.state for hosted in feature_platform.home.states]
 
 
 def test_state_in_a_topic_waits_until_it_is_loaded() -> None:
-    kept = platform(World().services, cluster=snapshot({1: A}))
-    feature = SHARE_GROUPS.build(LOCAL, kept)
-    assert stored_by(kept) == [SHARE_STATE]
+    feature_platform = platform(World().services, cluster=snapshot({1: A}))
+    feature = SHARE_GROUPS.build(LOCAL, feature_platform)
+    assert stored_by(feature_platform) == [SHARE_STATE]
     assert isinstance(feature.services.journal, TopicJournal)
     assert feature.services.gate.refusal == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert feature.carried is feature.groups is not None
@@ -52,10 +52,10 @@ def test_state_in_a_topic_waits_until_it_is_loaded() -> None:
 
 def test_state_in_memory_is_served_immediately() -> None:
     settings = ShareGroups(serve="local", state="memory")
-    kept = platform(World().services, cluster=snapshot({1: A}))
-    feature = SHARE_GROUPS.build(settings, kept)
+    feature_platform = platform(World().services, cluster=snapshot({1: A}))
+    feature = SHARE_GROUPS.build(settings, feature_platform)
     assert isinstance(feature.services.journal, MemoryJournal)
-    assert (stored_by(kept), feature.services.gate.is_open) == ([], True)
+    assert (stored_by(feature_platform), feature.services.gate.is_open) == ([], True)
     assert SHARE_GROUPS.states(settings, snapshot({1: A})) == ()
     assert feature.probe.also() == {"state": "in memory"}
 

@@ -73,8 +73,8 @@ def test_fleet_must_be_whole(world: World, action: Action, group_id: str) -> Non
 
 def test_move_in_progress_is_continued_and_excludes_the_other_direction(world: World) -> None:
     moves = Moves(world.services, rules())
-    begun = moves.hand_over("here", wait_s=1, force=False)
-    assert moves.hand_over("here", wait_s=1, force=True) is begun is moves.latest("here")
+    move = moves.hand_over("here", wait_s=1, force=False)
+    assert moves.hand_over("here", wait_s=1, force=True) is move is moves.latest("here")
     with pytest.raises(MoveRefused, match="in the other direction"):
         moves.take_back("here", wait_s=1, force=False)
     assert moves.latest("there") is None

@@ -175,9 +175,9 @@ class Run:
         while not self._enough.wait(PAUSE_S):
             sent = story.now()
             try:
-                taken = member.fetch((topic, 0), records=1, batch=1, mode=RECORD_LIMIT, silent=True)
-                acquired = taken.acquired(topic)
-                code = taken.error or taken.code(topic)
+                response = member.fetch((topic, 0), records=1, batch=1, mode=RECORD_LIMIT, silent=True)
+                acquired = response.acquired(topic)
+                code = response.error or response.code(topic)
                 if acquired:
                     result = member.acknowledge((topic, 0, *acquired[0][:2], ACCEPT), silent=True)
                     code = result.error or result.code(topic)
@@ -189,7 +189,7 @@ class Run:
                 member.epoch = 0
             if code:
                 story.failed.append((story.now(), str(code)))
-                if taken.error:
+                if response.error:
                     member.epoch = 0
 
 

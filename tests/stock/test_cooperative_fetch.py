@@ -115,12 +115,14 @@ def test_a004_27_members_share_one_partition_without_keys(
             time.sleep(1)
         assert group.reported(added), "who came later has a share"
         until(lambda: len(group.done()) == records, "every record to be processed")
-        begun = {member: group.spans(member) for member in group.members}
+        spans_by_member = {member: group.spans(member) for member in group.members}
         for offset in range(records):
-            spans = sorted((span, member is dead) for member, each in begun.items() for span in each.get(offset, ()))
+            spans = sorted(
+                (span, member is dead) for member, each in spans_by_member.items() for span in each.get(offset, ())
+            )
             for (earlier, was_killed), (later, _) in pairwise(spans):
                 assert was_killed or earlier.end <= later.begin, f"two at a time worked on {offset}: {spans}"
-            assert len(spans) == 1 or offset in begun[dead], f"{offset} was processed again"
+            assert len(spans) == 1 or offset in spans_by_member[dead], f"{offset} was processed again"
         for member in group.members[1:]:
             assert member.stop() == 0, member.log.read_text()[-2000:]
         produce(raw, topic, MORE)

@@ -95,7 +95,7 @@ def left(state: tuple[int, str], end: int) -> list[tuple[int, int]] | None:
     return None if mark < 0 else list(parse_commit_text(metadata).ranges.gaps(mark, end))
 
 
-def begun(log: Path, partition: int) -> list[int]:
+def started_offsets(log: Path, partition: int) -> list[int]:
     """The offsets of the records that the example began with."""
     lines = [line.split() for line in log.read_text().splitlines() if line.startswith("begin ")]
     return sorted(int(offset) for _, number, offset in lines if int(number) == partition)
@@ -140,5 +140,5 @@ def test_only_what_was_not_finished_is_begun_again(
             assert mark - ends[partition] in (0, 1)  # after the last marker, if the client reports its position
             assert str(parse_commit_text(metadata)) == "ic/1;"
     for partition in ENDLESS:
-        assert begun(logs[0], partition) == produced.offsets[partition]
-        assert begun(logs[1], partition) == produced.endless(partition)
+        assert started_offsets(logs[0], partition) == produced.offsets[partition]
+        assert started_offsets(logs[1], partition) == produced.endless(partition)

@@ -197,9 +197,9 @@ def test_a_released_record_is_not_redelivered_before_its_delay_which_grows(proxy
     queue.produce(["a"])
     with queue.members(1) as (member,):
         for least in (0.0, 0.9, 1.8):
-            begun = time.monotonic()
+            started_at = time.monotonic()
             (message,), at = delivered(member)
-            assert at - begun >= least - 0.1
+            assert at - started_at >= least - 0.1
             member.acknowledge(message, RELEASE)
             member.commit_sync()
 

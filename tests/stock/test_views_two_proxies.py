@@ -69,7 +69,7 @@ def at_once(fronts: Sequence[Front], views: Sequence[str]) -> list[Mapping[str, 
         return list(pool.map(send_request, list(fronts) * CLIENTS))
 
 
-def kept(broker: Raw) -> Mapping[str, Binding | None]:
+def stored_bindings(broker: Raw) -> Mapping[str, Binding | None]:
     """Return what the cluster keeps about views, by name."""
     topic = broker.topic(state_records.TOPIC)
     assert topic is not None
@@ -90,7 +90,7 @@ def kept(broker: Raw) -> Mapping[str, Binding | None]:
 
 def check(described: Sequence[Mapping[str, Any]], bases: Mapping[str, Topic], broker: Raw, partitions: int) -> None:
     """Everybody was shown the same topics, which belong to their bases."""
-    bindings = kept(broker)
+    bindings = stored_bindings(broker)
     for view, base in bases.items():
         assert {topics[view].error_code for topics in described} == {0}
         # A client that looks while the other proxy replaces the topic is shown a view without one.

@@ -153,10 +153,10 @@ def test_a_worker_that_replaces_another_gets_connections_of_the_others_which_sta
             return Counter(str(line["worker"]) for line in lines if bootstrap or line["listener"] != "bootstrap")
 
         assert served() == CLIENTS
-        kept, kept_clients = by_worker()[other], by_worker(bootstrap=False)[other]
+        connection_count, kept_clients = by_worker()[other], by_worker(bootstrap=False)[other]
         os.kill(pids(front)[killed], signal.SIGKILL)
-        until(lambda: by_worker()[killed] == kept // 2, "half of the connections at the new worker")
-        assert by_worker()[other] == kept - kept // 2
+        until(lambda: by_worker()[killed] == connection_count // 2, "half of the connections at the new worker")
+        assert by_worker()[other] == connection_count - connection_count // 2
         assert served() == kept_clients
     until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served")
 

@@ -150,26 +150,29 @@ def _refresh(pod: Pod, namespace: str, objects: _Objects) -> None:
     config_maps, secrets = objects.of("configmaps", namespace), objects.of("secrets", namespace)
     for volume in pod.spec.get("volumes", []):
         if "configMap" in volume:
-            kept, name, now = pod.cluster.config_maps, volume["configMap"]["name"], config_maps
+            pod_objects, name, now = pod.cluster.config_maps, volume["configMap"]["name"], config_maps
         elif "secret" in volume:
-            kept, name, now = pod.cluster.secrets, volume["secret"]["secretName"], secrets
+            pod_objects, name, now = pod.cluster.secrets, volume["secret"]["secretName"], secrets
         else:
             continue
-        if name in now and now[name] != kept[name]:
-            kept[name] = now[name]
+        if name in now and now[name] != pod_objects[name]:
+            pod_objects[name] = now[name]
             pod.volumes[volume["name"]].write(now[name])
 
 
 def _without_projected(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pod without the tokens that the API server adds: there is nothing that reads them."""
     projected = {volume["name"] for volume in spec.get("volumes", []) if "projected" in volume}
-    kept = {**spec, "volumes": [volume for volume in spec.get("volumes", []) if volume["name"] not in projected]}
+    reduced_spec = {
+        **spec,
+        "volumes": [volume for volume in spec.get("volumes", []) if volume["name"] not in projected],
+    }
     for kind in ("initContainers", "containers"):
-        kept[kind] = [
+        reduced_spec[kind] = [
             {**each, "volumeMounts": [m for m in each.get("volumeMounts", []) if m["name"] not in projected]}
             for each in spec.get(kind, [])
         ]
-    return kept
+    return reduced_spec
 
 
 def _state(pod: Pod) -> dict[str, Any]:

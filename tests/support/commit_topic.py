@@ -130,8 +130,8 @@ def without_ranges(metadata: str) -> str:
     text = text_of(metadata)
     if text is None:
         return metadata
-    kept = CommitText(OffsetRanges(), text.catch_up, text.user_text)
-    return (str(kept) if text.catch_up else text.user_text or "") + ("\0" if metadata.endswith("\0") else "")
+    reduced_text = CommitText(OffsetRanges(), text.catch_up, text.user_text)
+    return (str(reduced_text) if text.catch_up else text.user_text or "") + ("\0" if metadata.endswith("\0") else "")
 
 
 def _decoded(key: bytes) -> Any:

@@ -41,10 +41,10 @@ class Job:
             ledger = OffsetLedger.from_committed(*member.committed(self.topic, 0))
             if ledger.offset == self.records:
                 return True
-            taken = self._take(ledger)
-            self._dice.shuffle(taken)
+            records = self._take(ledger)
+            self._dice.shuffle(records)
             producer.begin_transaction()
-            for offset, value in taken[:FINISHED]:
+            for offset, value in records[:FINISHED]:
                 producer.produce(self.output, value)
                 ledger.done(offset)
             place = TopicPartition(self.topic, 0, ledger.offset or 0, ledger.text(METADATA_MAX))
@@ -70,15 +70,15 @@ class Job:
         """Records that are not done, from the ledger's offset on."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "log_level": 2})
         consumer.assign([TopicPartition(self.topic, 0, ledger.offset or 0)])
-        taken: list[tuple[int, bytes]] = []
+        records: list[tuple[int, bytes]] = []
         try:
-            while len(taken) < TAKEN and (ledger.position or 0) < self.records:
+            while len(records) < TAKEN and (ledger.position or 0) < self.records:
                 record = consumer.poll(LIMIT_S)
                 if record is None:
                     raise KafkaException("no record came")
                 if record.error() is None and (offset := record.offset()) is not None and ledger.delivered(offset):
-                    taken.append((offset, record.value() or b""))
-            return taken
+                    records.append((offset, record.value() or b""))
+            return records
         finally:
             consumer.close()
 

@@ -19,7 +19,7 @@ NO_CLUSTER = ClusterSnapshot(brokers={}, metadata=(), versions={}, silent={})
 
 def platform(services: Services, **parts: Any) -> Platform:
     """Return a platform whose features can be stored, without connections."""
-    given: dict[str, Any] = {
+    platform_parts: dict[str, Any] = {
         "services": services,
         "settings": ClusterClientSettings(),
         "client": partial(SimpleNamespace, settings=ClusterClientSettings()),
@@ -27,8 +27,8 @@ def platform(services: Services, **parts: Any) -> Platform:
         "cluster": NO_CLUSTER,
         "address": "p:1",
     }
-    given |= parts
-    return Platform(**{"home": _home(**given)} | given)
+    platform_parts |= parts
+    return Platform(**{"home": _home(**platform_parts)} | platform_parts)
 
 
 def _home(services: Services, settings: ClusterClientSettings, client: Any, address: str, **_: Any) -> StateHome:

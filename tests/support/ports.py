@@ -563,7 +563,7 @@ class Connection:
         return self
 
     def send_at_once(self, request: Any, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
-        self.taken: Promise[bytes] = Promise()
+        self.fast_path_response: Promise[bytes] = Promise()
         header, body_at = headers.decode_request_header(memoryview(frame)[4:])
         assert header.correlation_id == correlation_id
         assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
@@ -577,24 +577,24 @@ class Connection:
             body = requested.result()
         except UpstreamLost as error:
             expected.lost()
-            self.taken.fail(error)
+            self.fast_path_response.fail(error)
             return
         head = headers.encode_response_header(header.key, header.version, header.correlation_id)
         size = (len(head) + len(body)).to_bytes(4, "big")
         received = bytearray(size + head + body)
         if expected.on_response(memoryview(received)):
-            self.taken.set(bytes(received))
+            self.fast_path_response.set(bytes(received))
         received[:] = bytes(len(received))  # the receive buffer is used again
 
     def immediate_response(self, frame: bytes) -> None:
-        self.taken.set(frame)
+        self.fast_path_response.set(frame)
 
     def forwards_response(self) -> bool:
         return True
 
     async def taken_response(self) -> bytes:
         """Return what the client gets for the request that was taken."""
-        return await self.taken
+        return await self.fast_path_response
 
     def close(self) -> None:
         """Disconnect the client: its handler is cancelled, its requests fail, then the callbacks run."""

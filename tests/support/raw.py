@@ -59,7 +59,7 @@ class Raw:
         self._client_id = client_id
         self._sasl = sasl
         self._connections: list[Connection] = []
-        self._kept: dict[Address, Connection] = {}
+        self._shared_connections: dict[Address, Connection] = {}
 
     def __enter__(self) -> Raw:
         return self
@@ -84,9 +84,9 @@ class Raw:
     def kept(self, to: Address | None = None) -> Connection:
         """The connection to that address that requests without one of their own use."""
         to = to or self.bootstrap[0]
-        if to not in self._kept:
-            self._kept[to] = self.connect(to)
-        return self._kept[to]
+        if to not in self._shared_connections:
+            self._shared_connections[to] = self.connect(to)
+        return self._shared_connections[to]
 
     def node(self, node_id: int) -> Address:
         """Return where Metadata says that broker is."""

@@ -133,14 +133,14 @@ def run(
         raw.create_topic(topic, PARTITIONS)
         raw.configure_group(group, SETTINGS | recorded.settings)
     keys = produce(recorded.bootstrap, topic, count)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     with members(recorded, topic, each, folder):
         while remaining := unsettled(recorded.recorder, set(keys)):
-            assert time.monotonic() < begun + LIMIT_S, f"{len(remaining)} of {count} records are not settled"
+            assert time.monotonic() < started_at + LIMIT_S, f"{len(remaining)} of {count} records are not settled"
             time.sleep(1)
             if fault is not None:
                 fault(len(remaining))
-        duration_s = time.monotonic() - begun
+        duration_s = time.monotonic() - started_at
         time.sleep((LOCK_MS + HANG_MS) / 1000)  # deliveries after the settle would be seen
     history = folder / HISTORY
     is_keyed = recorded.settings.get("share.ordering") == "key"

@@ -47,9 +47,9 @@ class Changes:
     def refused(self, since: int, until: int) -> tuple[int, int] | None:
         """Return the longest time in which the proxy served nothing."""
         refusals = [(at, why) for at, why in self.refusals if since <= at < until]
-        begun = next((at for at, why in refusals if why), None)
+        started_at = next((at for at, why in refusals if why), None)
         ended = max((at for at, why in refusals if not why), default=until)
-        return None if begun is None else (begun, ended)
+        return None if started_at is None else (started_at, ended)
 
 
 class Lookout:

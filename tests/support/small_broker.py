@@ -108,8 +108,10 @@ class Broker:
 
     def _k16(self, request: Any) -> Any:
         response = registry.message("ListGroupsResponse")
-        kept = [group for group, kind in self.groups.items() if kind in request.types_filter]
-        return response(groups=[response.ListedGroup(group_id=group, protocol_type="share") for group in kept])
+        matching_groups = [group for group, kind in self.groups.items() if kind in request.types_filter]
+        return response(
+            groups=[response.ListedGroup(group_id=group, protocol_type="share") for group in matching_groups]
+        )
 
     def _k17(self, request: Any) -> Any:
         response = registry.message("SaslHandshakeResponse")

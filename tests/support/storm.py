@@ -190,10 +190,10 @@ class Storm:
         head = share.partition.next_fetch_offset()
         read = self.read(partition, head)
         got = share.partition.acquire(member, read, count, batch_size, record_limit, settings, self.now)
-        taken = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
+        deliveries = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
         announced = self.reported[partition.key.group_id]
         self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} {member} {list(got.ranges)}"
-        for offset, delivery in taken:
+        for offset, delivery in deliveries:
             assert partition.first <= offset < partition.end, "there is no such record"
             assert offset not in partition.final, "a settled record came again"
             held = partition.held.get(offset)
@@ -202,7 +202,7 @@ class Storm:
             assert delivery <= announced.most, "beyond the limit"
             partition.count[offset] = delivery
             partition.held[offset] = Held(member, self.now + announced.lock_s, partition.node)
-        return [offset for offset, _ in taken]
+        return [offset for offset, _ in deliveries]
 
     def read(self, partition: Partition, head: int) -> ReadRecords:
         """Return the records of the log from `head` on."""
@@ -388,12 +388,12 @@ class Storm:
                 self.begin_at(partition, 0)
                 self._confirm_all()
             for _ in range(20 * partition.end + 100):
-                taken = self.fetch_as(partition, "last", 100, True)
+                offsets = self.fetch_as(partition, "last", 100, True)
                 share = self.coordinator.share(partition.key)
                 assert share is not None
-                if not taken and share.partition.start_offset == partition.end:
+                if not offsets and share.partition.start_offset == partition.end:
                     break
-                for offset in taken:
+                for offset in offsets:
                     self.acknowledge_as(partition, "last", offset, offset, [ACCEPT])
                     self._confirm_all()
             else:

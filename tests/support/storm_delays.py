@@ -94,12 +94,12 @@ class DelayedStorm(AdminStorm):
     def fetch_as(
         self, partition: Partition, member: str, count: int, record_limit: bool, batch_size: int = 4
     ) -> list[int]:
-        taken = super().fetch_as(partition, member, count, record_limit, batch_size)
-        for offset in taken:
+        offsets = super().fetch_as(partition, member, count, record_limit, batch_size)
+        for offset in offsets:
             due = self.due.pop(self._place(partition, offset), None)
             if due is not None and self._is_steady(partition):
                 assert due.earliest <= self.now + EPSILON_S, f"{offset} was acquired at {self.now}, and waits: {due}"
-        return taken
+        return offsets
 
     def check_state(self) -> None:
         super().check_state()

@@ -76,11 +76,11 @@ class OrderedStorm(AdminStorm):
     ) -> list[int]:
         share = self.coordinator.share(partition.key)
         before = set() if share is None else _unsettled(share.partition, partition.end)
-        taken = super().fetch_as(partition, member, count, record_limit, batch_size)
+        offsets = super().fetch_as(partition, member, count, record_limit, batch_size)
         if self._is_ordered(partition):
-            for offset in taken:
+            for offset in offsets:
                 self._check_acquired(partition, offset, before)
-        return taken
+        return offsets
 
     def _check_acquired(self, partition: Partition, offset: int, unsettled: set[int]) -> None:
         """`unsettled`: offsets that the coordinator regards as unsettled, before the acquire."""

@@ -242,22 +242,22 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--per-second", type=float, default=float("inf"))
     parser.add_argument("--source", default="127.0.0.1")
     parser.add_argument("--pid", type=int)
-    given = parser.parse_args(arguments)
-    host, _, port = given.address.rpartition(":")
+    options = parser.parse_args(arguments)
+    host, _, port = options.address.rpartition(":")
     address = (host, int(port))
     attack = (
-        TinyRecords(address, given.kind)
-        if given.kind in REQUESTS
-        else Flood(address, given.kind, given.sockets, given.per_second, given.source)
+        TinyRecords(address, options.kind)
+        if options.kind in REQUESTS
+        else Flood(address, options.kind, options.sockets, options.per_second, options.source)
     )
-    limits = {} if isinstance(attack, TinyRecords) else {"connections": given.connections}
-    thread = threading.Thread(target=attack.run, args=(given.seconds,), kwargs=limits)
+    limits = {} if isinstance(attack, TinyRecords) else {"connections": options.connections}
+    thread = threading.Thread(target=attack.run, args=(options.seconds,), kwargs=limits)
     thread.start()
     try:
         while thread.is_alive():
             thread.join(1.0)
             attempts = attack.records if isinstance(attack, TinyRecords) else attack.connections
-            print(attempts, f"{rss_mib(given.pid):.0f} MiB" if given.pid else "", file=sys.stderr)
+            print(attempts, f"{rss_mib(options.pid):.0f} MiB" if options.pid else "", file=sys.stderr)
     finally:
         attack.ended.set()
         thread.join()

@@ -45,7 +45,7 @@ class Console:
 
     def __init__(self) -> None:
         self._held: set[int] = set()
-        self._begun = ""
+        self._partial_record = ""
         """The pieces of a record before what was logged."""
 
     def reported(self, line: str) -> list[list[Any]]:
@@ -53,13 +53,13 @@ class Console:
         line = line.removesuffix("\n")
         logged = _LOGGED.search(line)
         if logged is not None:
-            self._begun += line[: logged.start()]
+            self._partial_record += line[: logged.start()]
             return self._rebalance(line[logged.start() :])
-        match = _RECORD.search(self._begun + line)
+        match = _RECORD.search(self._partial_record + line)
         if match is None:
-            self._begun += line
+            self._partial_record += line
             return []
-        self._begun = ""
+        self._partial_record = ""
         partition, offset, key, value = match.groups()
         return [["record", int(partition), int(offset), key, value]]
 

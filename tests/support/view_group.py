@@ -96,9 +96,9 @@ class Member:
             if line[0] == "record":
                 reading[line[1]] = (reading.get(line[1], (at, at))[0], at)
                 continue
-            kept = set(reading) - set(line[1]) if line[0] == "revoked" else set(reading)
-            kept &= set(line[1]) if line[0] == "assigned" else kept
-            readings += [(partition, *reading.pop(partition)) for partition in set(reading) - kept]
+            held_partitions = set(reading) - set(line[1]) if line[0] == "revoked" else set(reading)
+            held_partitions &= set(line[1]) if line[0] == "assigned" else held_partitions
+            readings += [(partition, *reading.pop(partition)) for partition in set(reading) - held_partitions]
         return readings + [(partition, *times) for partition, times in reading.items()]
 
     @property

@@ -91,14 +91,14 @@ class _Job:
 
     def start(self) -> None:
         for step in self._job["steps"]:
-            given = {name: self._filled(str(value)) for name, value in step.get("with", {}).items()}
+            inputs = {name: self._filled(str(value)) for name, value in step.get("with", {}).items()}
             action = str(step.get("uses", "")).partition("@")[0]
             if "run" in step:
                 self._script(step)
             elif action in self._replaced:
-                self._replaced[action](given)
+                self._replaced[action](inputs)
             elif action in ("actions/attest-build-provenance", "pypa/gh-action-pypi-publish"):
-                pattern = given.get("subject-path", "dist/*")
+                pattern = inputs.get("subject-path", "dist/*")
                 self._run.published[action] = sorted(path.name for path in self._workspace.glob(pattern))
             else:
                 raise NotRun(f"{self._name}: no replacement for {action}")
@@ -145,20 +145,20 @@ class _Job:
         venv.create(environment, with_pip=True)
         self._path = f"{environment / 'bin'}{os.pathsep}{self._path}"
 
-    def _upload(self, given: Mapping[str, str]) -> None:
-        uploaded = sorted(self._workspace.glob(given["path"]))
-        assert uploaded or given.get("if-no-files-found") != "error", f"{self._name}: nothing matches {given['path']}"
-        artifact = self._run.folder / "artifacts" / given["name"]
+    def _upload(self, inputs: Mapping[str, str]) -> None:
+        uploaded = sorted(self._workspace.glob(inputs["path"]))
+        assert uploaded or inputs.get("if-no-files-found") != "error", f"{self._name}: nothing matches {inputs['path']}"
+        artifact = self._run.folder / "artifacts" / inputs["name"]
         artifact.mkdir(parents=True)
         for path in uploaded:
             shutil.copy(path, artifact)
 
-    def _download(self, given: Mapping[str, str]) -> None:
-        pattern = given.get("pattern", given.get("name", ""))
+    def _download(self, inputs: Mapping[str, str]) -> None:
+        pattern = inputs.get("pattern", inputs.get("name", ""))
         artifacts = [path for path in (self._run.folder / "artifacts").iterdir() if fnmatch(path.name, pattern)]
         assert artifacts, f"{self._name}: no artifact matches {pattern}"
         for path in sorted(path for artifact in artifacts for path in artifact.iterdir()):
-            target = self._workspace / given["path"]
+            target = self._workspace / inputs["path"]
             target.mkdir(exist_ok=True)
             assert not (target / path.name).exists(), f"{self._name}: two artifacts have {path.name}"
             shutil.copy(path, target)

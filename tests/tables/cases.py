@@ -53,12 +53,12 @@ def build(message: Any, kind: Any, spec: StructSpec, values: dict[str, Any], ver
     known = {field.attribute: field for field in spec.fields}
     unknown = set(values) - set(known) - {"unknown_tags"}
     assert not unknown, f"{spec.name} has no {unknown}"
-    given = {
+    fields = {
         name: value_of(message, known[name], value, version, flexible)
         for name, value in values.items()
         if name in known and version in known[name].versions
     }
-    built = kind(**given)
+    built = kind(**fields)
     if flexible and "unknown_tags" in values:
         built.unknown_tags = tuple((tag, bytes.fromhex(str(data))) for tag, data in free_tags(spec, values))
     return built

@@ -72,9 +72,9 @@ def test_a_filter_is_reported_with_the_hull_of_its_ranges(world: AuditedWorld) -
     field = registry.codec_of(message, 0).encode(requested)
     world.fetch(world.connect(), {topic.topic_id: {0: 0}}, tags={TAG: field})
     (fetch,) = world.events("fetch")
-    kept = [key for key in KEYS if murmur2(key) >= 1 << 31]
+    matching_keys = [key for key in KEYS if murmur2(key) >= 1 << 31]
     assert (fetch["reader"], fetch["view"], fetch["slot"]) == ("filter", None, None)
-    assert (fetch["lo"], fetch["hi"], fetch["ranges"], fetch["rows_out"]) == (10, HASH_SPACE, 2, len(kept))
+    assert (fetch["lo"], fetch["hi"], fetch["ranges"], fetch["rows_out"]) == (10, HASH_SPACE, 2, len(matching_keys))
 
 
 def test_a_response_without_anything_is_no_event(world: AuditedWorld) -> None:

@@ -97,8 +97,8 @@ def test_records_and_large_parts_are_not_copied_in_slices() -> None:
     topics = [response.FetchableTopicResponse(topic="t", partitions=partitions)]
     parts: list[Any] = []
     driven(codec.encode_in_slices(response(responses=topics), parts))
-    kept = [part for part in parts if type(part) is memoryview]
-    assert all(part is each for part, each in zip(kept, records, strict=True))
+    large_parts = [part for part in parts if type(part) is memoryview]
+    assert all(part is each for part, each in zip(large_parts, records, strict=True))
 
 
 def test_numbers_and_tags_count_as_elements() -> None:

@@ -35,13 +35,13 @@ def test_check_tries_every_listener_and_lets_go_of_it() -> None:
 def test_check_finds_every_port_of_its_range_in_use() -> None:
     """Each port is reported separately."""
     first = free_ports(4)[0]
-    taken = [socket.create_server((HOST, first + index)) for index in range(4)]
+    listeners = [socket.create_server((HOST, first + index)) for index in range(4)]
     try:
         settings = config(first, admin=f"{HOST}:{first + 3}")
         assert tried(settings) == dict.fromkeys(("bootstrap", "broker 0", "broker 1", "admin"), TAKEN)
         assert len(list(check_listeners.mistakes(settings, check_listeners.try_all(settings, BROKERS), BROKERS))) == 4
     finally:
-        for sock in taken:
+        for sock in listeners:
             sock.close()
 
 

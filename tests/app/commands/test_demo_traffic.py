@@ -46,7 +46,7 @@ class Acknowledged:
         return {P0: BrokerRefused("ShareAcknowledge", self._code) if self._code else None}
 
 
-def given(count: int) -> list[ShareRecord]:
+def share_records(count: int) -> list[ShareRecord]:
     return [ShareRecord("orders", 0, b"k", b"v", (), 0, offset, 0, 1, 1) for offset in range(count)]
 
 
@@ -60,7 +60,7 @@ def member(habit: Any) -> DemoMember:
 def left_by(habit: Any, client: Acknowledged, count: int = 20, polls: int = 1) -> list[int]:
     one = member(habit)
     one.polls = polls
-    return [record.offset for record in trio.run(habit, one, client, given(count))]
+    return [record.offset for record in trio.run(habit, one, client, share_records(count))]
 
 
 def test_keys_follow_zipf_and_are_the_same_for_the_same_seed() -> None:
@@ -93,11 +93,11 @@ def test_odd_habits_end_so_that_all_records_are_accepted(habit: Any) -> None:
 def test_a_lock_that_ran_out_is_no_trouble_and_its_records_are_not_done() -> None:
     one = member(demo_traffic.accepts)
     for expired in (Acknowledged(ErrorCode.INVALID_RECORD_STATE), Acknowledged(lost=True)):
-        trio.run(one.accept, expired, given(2))
+        trio.run(one.accept, expired, share_records(2))
         assert one.got == set()
     with pytest.raises(ConsumerError):
-        trio.run(one.accept, Acknowledged(ErrorCode.GROUP_ID_NOT_FOUND), given(2))
-    trio.run(one.accept, Acknowledged(), given(2))
+        trio.run(one.accept, Acknowledged(ErrorCode.GROUP_ID_NOT_FOUND), share_records(2))
+    trio.run(one.accept, Acknowledged(), share_records(2))
     assert one.got == {RecordPlace(0, 0), RecordPlace(0, 1)}
 
 

@@ -226,17 +226,17 @@ GET_METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 async def test_a_scrape_waits_for_look_ups_at_brokers() -> None:
     looked_up: Promise[None] = Promise()
-    begun: list[int] = []
+    lookups: list[int] = []
 
     def begin() -> Promise[None]:
-        begun.append(1)
+        lookups.append(1)
         trio.lowlevel.current_trio_token().run_sync_soon(looked_up.set, None)
         return looked_up
 
     async with running(metrics=lambda: [b"ksp_done %d\n" % looked_up.done], lookups=[begin]) as (dial, _):
-        assert not begun
+        assert not lookups
         assert (await send_request(dial, GET_METRICS))[2] == b"ksp_done 1\n"
-        assert begun == [1]
+        assert lookups == [1]
 
 
 async def test_a_look_up_that_does_not_end_holds_up_a_scrape_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,50 +106,50 @@ async def test_every_sink_gets_every_event_in_order(autojump_clock: trio.testing
 
 async def test_topics_are_requested_before_their_events_are_written(autojump_clock: trio.testing.MockClock) -> None:
     """The connection used for the lookup is closed at the end."""
-    kept = Kept()
-    way = shipped(kept)
+    sink = Kept()
+    way = shipped(sink)
     offer_events(way)
     way.audit.see("views", "all", "events of no topic")
     await running(way, 1)
-    assert (way._names.learnt, way._names.is_closed, len(kept.lines)) == ([b"t" * 16], True, 2)
+    assert (way._names.learnt, way._names.is_closed, len(sink.lines)) == ([b"t" * 16], True, 2)
 
 
 async def test_nothing_overtakes_events_of_a_topic_that_is_requested(autojump_clock: trio.testing.MockClock) -> None:
     """Events that arrive in the meantime are not lost."""
-    kept = Kept()
-    way = shipped(kept)
+    sink = Kept()
+    way = shipped(sink)
     offer_events(way)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(way.run)
         await trio.sleep(0.05)
         way.audit.see("views", "all", "events of no topic")
-        assert kept.lines == []
+        assert sink.lines == []
         await trio.sleep(shipping.POLL_S)
         nursery.cancel_scope.cancel()
-    assert [line["kind"] for line in kept.lines] == ["acquire", "scope"]
+    assert [line["kind"] for line in sink.lines] == ["acquire", "scope"]
 
 
 async def test_load_is_reported_every_interval(autojump_clock: trio.testing.MockClock) -> None:
-    kept = Kept()
-    way = shipped(kept)
+    sink = Kept()
+    way = shipped(sink)
     offer_events(way)
     await running(way, 61)
-    assert [line["kind"] for line in kept.lines] == ["acquire", "load"]
+    assert [line["kind"] for line in sink.lines] == ["acquire", "load"]
 
 
 async def test_the_last_events_go_out_at_the_end(autojump_clock: trio.testing.MockClock) -> None:
     """With the load up to then; a sink that does not come to an end is not waited for without end."""
-    kept, stuck = Kept(), Kept(stuck=True)
-    way = shipped(kept, stuck)
+    sink, stuck = Kept(), Kept(stuck=True)
+    way = shipped(sink, stuck)
     offer_events(way)
     began = trio.current_time()
     await way.finish()
-    assert [line["kind"] for line in kept.lines] == ["acquire", "load"]
+    assert [line["kind"] for line in sink.lines] == ["acquire", "load"]
     assert trio.current_time() - began == shipping.FINISH_S
 
 
 async def test_losses_are_reported_by_place() -> None:
-    kept = Kept()
-    way = shipped(kept)
-    kept.dropped = 3
+    sink = Kept()
+    way = shipped(sink)
+    sink.dropped = 3
     assert way.dropped() == {"queue": 0, "kept": 3}

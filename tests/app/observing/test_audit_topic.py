@@ -34,8 +34,8 @@ def brokers(nursery: trio.Nursery) -> TargetBrokers:
 
 def batches(brokers: TargetBrokers, partition: int) -> list[list[bytes | None]]:
     """Return the values of each batch."""
-    kept = brokers.log("audit", partition).batches
-    return [[record.value for record in records.decode_records(batch.data)] for batch in kept]
+    stored_batches = brokers.log("audit", partition).batches
+    return [[record.value for record in records.decode_records(batch.data)] for batch in stored_batches]
 
 
 async def write(brokers: TargetBrokers, *parts: list[bytes], received: Received | None = None) -> AuditTopic:

@@ -172,17 +172,17 @@ async def test_the_page_is_read_only_and_only_for_names_of_this_listener() -> No
 
 
 async def test_the_page_waits_for_look_ups_at_brokers() -> None:
-    begun: list[int] = []
+    lookups: list[int] = []
 
     def begin() -> Promise[None]:
-        begun.append(1)
+        lookups.append(1)
         return settled(None)
 
     async with running(status=pages(), lookups=[begin]) as (dial, _):
         await send_request(dial, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert not begun
+        assert not lookups
         await send_request(dial, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert begun == [1]
+    assert lookups == [1]
 
 
 async def test_a_listener_without_a_page_does_not_name_it() -> None:

@@ -48,11 +48,11 @@ def work_off(chores: list[Callable[[], object]]) -> None:
 
 def test_survivors_are_not_visited_again(chores: list[Callable[[], object]]) -> None:
     before = gc.get_freeze_count()
-    kept = [Circle() for _ in range(1000)]
+    survivors = [Circle() for _ in range(1000)]
     gc.collect()
     work_off(chores)
-    assert gc.get_freeze_count() >= before + len(kept)
-    assert len(gc.get_objects(generation=2)) < len(kept)
+    assert gc.get_freeze_count() >= before + len(survivors)
+    assert len(gc.get_objects(generation=2)) < len(survivors)
 
 
 def test_younger_generations_freeze_nothing(chores: list[Callable[[], object]]) -> None:
@@ -73,11 +73,11 @@ def test_what_became_garbage_afterwards_is_found_when_as_much_was_kept_again(
     gc.collect()
     work_off(chores)
     assert reference() is not None, "frozen: not looked at"
-    kept = [Circle() for _ in range(gc.get_freeze_count())]
+    survivors = [Circle() for _ in range(gc.get_freeze_count())]
     gc.collect()
     work_off(chores)
     assert reference() is None
-    assert kept
+    assert survivors
 
 
 def test_survivors_are_frozen_in_portions_before_a_collection_would_visit_them(
@@ -85,15 +85,15 @@ def test_survivors_are_frozen_in_portions_before_a_collection_would_visit_them(
 ) -> None:
     """The oldest generation stays small, however many objects live."""
     frozen = gc.get_freeze_count()
-    kept = []
+    survivors = []
     for _ in range(PORTION):
         assert chores == []
-        kept.append([Circle() for _ in range(1000)])
+        survivors.append([Circle() for _ in range(1000)])
         gc.collect(1)
     work_off(chores)
     assert gc.get_freeze_count() >= frozen + 1000 * PORTION
     assert len(gc.get_objects(generation=2)) < 1000
-    assert kept
+    assert survivors
 
 
 def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,24 +108,24 @@ def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeyp
     alive = gc.get_freeze_count()
     lost = Circle()
     reference = weakref.ref(lost)
-    kept = [Circle() for _ in range(2 * alive)]
+    survivors = [Circle() for _ in range(2 * alive)]
     gc.collect()
     work_off(waiting)
     del lost
-    kept += [Circle() for _ in range(alive // 2)]
+    survivors += [Circle() for _ in range(alive // 2)]
     gc.collect()
     work_off(waiting)
     assert reference() is not None, "a walk while clients are connected"
     garbage.end()
     gc.unfreeze()
-    assert kept
+    assert survivors
 
 
 def test_while_clients_are_connected_a_long_walk_waits_for_more_growth(busy: list[Callable[[], object]]) -> None:
     alive = gc.get_freeze_count()
     lost = Circle()
     reference = weakref.ref(lost)
-    kept: list[object] = [Circle() for _ in range(alive)]
+    survivors: list[object] = [Circle() for _ in range(alive)]
     gc.collect()
     work_off(busy)
     del lost
@@ -133,7 +133,7 @@ def test_while_clients_are_connected_a_long_walk_waits_for_more_growth(busy: lis
     work_off(busy)
     assert gc.get_freeze_count() > 2 * alive
     assert reference() is not None, "frozen: not looked at"
-    kept += [Circle() for _ in range((GROWTH_MAX - 1) * alive)]
+    survivors += [Circle() for _ in range((GROWTH_MAX - 1) * alive)]
     gc.collect()
     work_off(busy)
     assert reference() is None
@@ -153,11 +153,11 @@ def test_frozen_objects_are_not_counted_for_each_portion(
         for circle in passing:
             del circle.itself
     assert not counts, "as many objects live as before"
-    kept = [Circle() for _ in range(4 * count())]
+    survivors = [Circle() for _ in range(4 * count())]
     gc.collect()
     work_off(busy)
     assert len(counts) == 2, "before the full walk, and after it"
-    assert kept
+    assert survivors
 
 
 def test_where_python_does_not_count_blocks_the_objects_are_counted(
@@ -171,12 +171,12 @@ def test_what_a_start_leaves_is_collected_and_the_rest_is_frozen() -> None:
     garbage = Garbage(lambda _callback: None)
     garbage.begin()
     try:
-        lost, kept = Circle(), Circle()
+        lost, survivor = Circle(), Circle()
         reference, before = weakref.ref(lost), gc.get_freeze_count()
         del lost
         garbage.give_back()
         assert (reference(), gc.get_freeze_count() > before) == (None, True)
-        assert kept not in gc.get_objects()
+        assert survivor not in gc.get_objects()
     finally:
         garbage.end()
 
@@ -184,10 +184,10 @@ def test_what_a_start_leaves_is_collected_and_the_rest_is_frozen() -> None:
 def test_the_longest_collection_is_measured() -> None:
     garbage = Garbage(lambda _callback: None)
     garbage.begin()
-    kept = [Circle() for _ in range(1000)]
+    survivors = [Circle() for _ in range(1000)]
     gc.collect()
     garbage.end()
     gc.unfreeze()
     assert garbage.take_longest() > 0
     assert garbage.take_longest() == 0
-    assert kept
+    assert survivors

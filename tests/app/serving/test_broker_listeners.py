@@ -27,7 +27,7 @@ def test_opening_binds_brokers_before_the_bootstrap_listener() -> None:
 def test_a_port_that_cannot_be_had_at_start_is_an_error() -> None:
     """Taken, or above the last port."""
     serving_parts = parts(config())
-    serving_parts.plane.taken.add(9096)
+    serving_parts.plane.occupied_ports.add(9096)
     with pytest.raises(OSError, match=r"broker 3 has no listener: Address already in use"):
         serving_parts.open(snapshot({0: A, 3: B}))
     with pytest.raises(OSError, match="65535"):
@@ -38,12 +38,12 @@ def test_later_a_broker_without_port_is_left_out_and_tried_again() -> None:
     """The other brokers are served; the error is logged once, not at every check."""
     serving_parts = parts(config())
     serving_parts.open(snapshot({0: A}))
-    serving_parts.plane.taken.add(9094)
+    serving_parts.plane.occupied_ports.add(9094)
     for _ in range(3):
         serving_parts.on_cluster(snapshot({0: A, 1: B}))
     assert serving_parts.services.notes.events.count("broker-not-bound") == 1
     assert serving_parts.state()["left_out"] == {"1": "Address already in use"}
-    serving_parts.plane.taken.clear()
+    serving_parts.plane.occupied_ports.clear()
     serving_parts.on_cluster(snapshot({0: A, 1: B}))
     assert (sorted(serving_parts.plane.listening), serving_parts.state()["left_out"]) == ([UNKNOWN_NODE, 0, 1], {})
 

@@ -59,12 +59,12 @@ class Plane:
     def ports(self) -> Plane:
         return self
 
-    taken: set[int] = field(default_factory=set)
+    occupied_ports: set[int] = field(default_factory=set)
     listening: dict[int, tuple[int, Any]] = field(default_factory=dict)
     by_name: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
     def listen(self, node_id: int, host: str, port: int, targets: Any, name: str) -> int:
-        if port in self.taken:
+        if port in self.occupied_ports:
             raise OSError(errno.EADDRINUSE, "Address already in use")
         self.listening[node_id] = (port, targets)
         return port

@@ -18,7 +18,7 @@ def test_code_as_in_its_file_can_be_unmapped() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "mapping",
     [
         LIBRARY._replace(changed=4096),
         LIBRARY._replace(access="rw-p"),
@@ -26,9 +26,9 @@ def test_code_as_in_its_file_can_be_unmapped() -> None:
         LIBRARY._replace(inode=0, path="[vdso]"),
     ],
 )
-def test_what_cannot_be_read_again_stays(kept: Mapping) -> None:
+def test_what_cannot_be_read_again_stays(mapping: Mapping) -> None:
     """Relocated addresses, variables, memory without a file, and what other processes may change."""
-    assert not idle_code._is_as_in_file(kept)
+    assert not idle_code._is_as_in_file(mapping)
 
 
 def test_nothing_is_done_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:

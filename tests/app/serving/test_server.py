@@ -166,8 +166,8 @@ async def test_the_ports_are_the_same_after_a_restart_while_clients_hold_connect
 
 async def test_upstream_that_is_not_there_yet_is_waited_for(tmp_path: Path, nursery: trio.Nursery) -> None:
     """Not ready, with the reason; clients are admitted as soon as a broker responds. A signal meanwhile ends it."""
-    with socket.create_server((HOST, 0)) as taken:
-        nobody = Address(HOST, taken.getsockname()[1])
+    with socket.create_server((HOST, 0)) as listener:
+        nobody = Address(HOST, listener.getsockname()[1])
     async with proxy(tmp_path, nobody) as running:
         body = await running.until(503)
         await running.until_logged("upstream-not-reachable")
@@ -290,8 +290,8 @@ async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, nursery: tr
     """Immediately for the bootstrap port, as soon as brokers are known for theirs; status 1."""
     upstream = await Broker(3).listen(nursery)
     first = free_ports(8)[0]
-    for taken, words in ((first, f"cannot listen on {HOST}:{first}"), (first + 4, "broker 3 has no listener")):
-        with socket.create_server((HOST, taken)):
+    for busy_port, words in ((first, f"cannot listen on {HOST}:{first}"), (first + 4, "broker 3 has no listener")):
+        with socket.create_server((HOST, busy_port)):
             async with proxy(tmp_path, upstream, port=first) as running:
                 with trio.fail_after(LATE_S):
                     assert await running.process.wait() == 1
@@ -306,13 +306,13 @@ async def test_all_ports_that_are_taken_are_named_together(tmp_path: Path, nurse
     broker = Broker(1)
     upstream = broker.metadata_brokers[2] = await broker.listen(nursery)
     first = free_ports(8)[0]
-    for taken in ((first, first + 7), (first + 2, first + 3)):
-        with socket.create_server((HOST, taken[0])), socket.create_server((HOST, taken[1])):
+    for busy_ports in ((first, first + 7), (first + 2, first + 3)):
+        with socket.create_server((HOST, busy_ports[0])), socket.create_server((HOST, busy_ports[1])):
             async with proxy(tmp_path, upstream, port=first) as running:
                 with trio.fail_after(LATE_S):
                     assert await running.process.wait() == 1
             error = (tmp_path / "log").read_text().splitlines()[-1]
-            assert [port for port in taken if f"cannot listen on {HOST}:{port}" in error] == list(taken)
+            assert [port for port in busy_ports if f"cannot listen on {HOST}:{port}" in error] == list(busy_ports)
 
 
 async def test_a_broker_id_without_a_port_is_a_clear_error(tmp_path: Path, nursery: trio.Nursery) -> None:

@@ -31,8 +31,8 @@ def page(plane: Plane | None, refusal: str = "") -> CoveringPage:
         return [(host, port, place)]
 
     supervisor: Any = SimpleNamespace(listen=listen, end=socket)
-    given: Any = plane
-    return CoveringPage(supervisor, lambda: given)
+    untyped_plane: Any = plane
+    return CoveringPage(supervisor, lambda: untyped_plane)
 
 
 async def test_clients_of_a_place_are_accepted_from_begin_to_end() -> None:

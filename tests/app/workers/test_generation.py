@@ -64,7 +64,7 @@ class FakeWorker(WorkerProcess):
         self.ended.set()
 
 
-async def begun(workers: Workers, nursery: trio.Nursery) -> None:
+async def start_workers(workers: Workers, nursery: trio.Nursery) -> None:
     for place in workers.generation.places:
         nursery.start_soon(workers.generation.keep, place)
     await trio.testing.wait_all_tasks_blocked()
@@ -73,7 +73,7 @@ async def begun(workers: Workers, nursery: trio.Nursery) -> None:
 async def test_a_generation_serves_once_every_worker_does(autojump_clock: Clock) -> None:
     workers = Workers()
     async with trio.open_nursery() as nursery:
-        await begun(workers, nursery)
+        await start_workers(workers, nursery)
         workers.of(0)[0].ready.set()
         assert not workers.generation.is_ready
         assert list(workers.generation.serving()) == [0]
@@ -85,7 +85,7 @@ async def test_a_generation_serves_once_every_worker_does(autojump_clock: Clock)
 async def test_a_worker_that_ends_is_replaced_and_reported(autojump_clock: Clock) -> None:
     workers = Workers()
     async with trio.open_nursery() as nursery:
-        await begun(workers, nursery)
+        await start_workers(workers, nursery)
         for place in (0, 1):
             workers.of(place)[0].ready.set()
         await workers.generation.serves(trio.Event())
@@ -102,7 +102,7 @@ async def test_a_worker_that_ends_again_and_again_is_replaced_after_longer_delay
 ) -> None:
     workers = Workers()
     async with trio.open_nursery() as nursery:
-        await begun(workers, nursery)
+        await start_workers(workers, nursery)
         for place in (0, 1):
             workers.of(place)[0].ready.set()
         await workers.generation.serves(trio.Event())
@@ -127,7 +127,7 @@ async def test_a_worker_that_ends_again_and_again_is_replaced_after_longer_delay
 async def test_clients_do_not_wait_if_no_other_worker_serves_them(autojump_clock: Clock) -> None:
     workers = Workers()
     async with trio.open_nursery() as nursery:
-        await begun(workers, nursery)
+        await start_workers(workers, nursery)
         for place in (0, 1):
             workers.of(place)[0].ready.set()
         await workers.generation.serves(trio.Event())
@@ -144,7 +144,7 @@ async def test_a_worker_that_cannot_start_is_not_tried_again(autojump_clock: Clo
     """It has written the reason, a setting for example, and another one would end likewise."""
     workers = Workers()
     async with trio.open_nursery() as nursery:
-        await begun(workers, nursery)
+        await start_workers(workers, nursery)
         workers.of(1)[0].end(2)
         assert not await workers.generation.serves(trio.Event())
         assert workers.generation.failed == 2
@@ -161,7 +161,7 @@ async def test_waiting_for_a_generation_ends_when_the_proxy_stops(autojump_clock
 async def test_workers_that_end_in_time_are_not_killed(autojump_clock: Clock) -> None:
     workers = Workers()
     async with trio.open_nursery() as nursery:
-        await begun(workers, nursery)
+        await start_workers(workers, nursery)
         nursery.start_soon(workers.generation.end, signal.SIGTERM)
         await trio.testing.wait_all_tasks_blocked()
         for _, worker in workers.hired:
@@ -174,7 +174,7 @@ async def test_workers_that_end_in_time_are_not_killed(autojump_clock: Clock) ->
 async def test_a_worker_that_does_not_end_is_killed_after_the_drain(autojump_clock: Clock) -> None:
     workers = Workers()
     async with trio.open_nursery() as nursery:
-        await begun(workers, nursery)
+        await start_workers(workers, nursery)
         began = trio.current_time()
         await workers.generation.end(signal.SIGTERM)
     assert trio.current_time() - began == pytest.approx(DRAIN_S + END_S, abs=1)

@@ -25,8 +25,8 @@ class Plane:
     def connections(self) -> list[Any]:
         return []
 
-    def give(self, given: Iterable[Any], send: Any) -> None:
-        for place, connection in given:
+    def give(self, placements: Iterable[Any], send: Any) -> None:
+        for place, connection in placements:
             send(place, connection)
 
 
@@ -34,17 +34,17 @@ class Links:
     """Keeps what was given, by path."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[str, int]] = []
+        self.transfers: list[tuple[str, int]] = []
 
     def give(self, path: str, connection: int) -> bool:
-        self.given.append((path, connection))
+        self.transfers.append((path, connection))
         return True
 
 
 def page(plane: Plane | None, links: Links | None) -> GivingPage:
     seat: Any = SimpleNamespace(links="/run/ksp/links-0", number=NUMBER)
-    given: tuple[Any, Any] = plane, SimpleNamespace(links=links)
-    return GivingPage(seat, lambda: given[0], lambda: given[1])
+    plane_and_links: tuple[Any, Any] = plane, SimpleNamespace(links=links)
+    return GivingPage(seat, lambda: plane_and_links[0], lambda: plane_and_links[1])
 
 
 def post(*parts: str) -> AdminRequest:
@@ -68,14 +68,14 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> list[WorkerPlaces]:
 async def test_connections_that_others_should_serve_are_given_to_their_sockets(choices: list[WorkerPlaces]) -> None:
     links = Links()
     assert await page(Plane(), links).response(post("4,5,9")) == (HTTPStatus.OK, {"given": 1})
-    assert links.given == [("/run/ksp/links-4", 10)]
+    assert links.transfers == [("/run/ksp/links-4", 10)]
     assert choices == [WorkerPlaces(1, 3, (1, 2))]
 
 
 async def test_a_worker_that_has_replaced_another_gets_its_share_too(choices: list[WorkerPlaces]) -> None:
     links = Links()
     assert await page(Plane(), links).response(post("4,5,9", "2")) == (HTTPStatus.OK, {"given": 2})
-    assert links.given == [("/run/ksp/links-4", 10), ("/run/ksp/links-9", 20)]
+    assert links.transfers == [("/run/ksp/links-4", 10), ("/run/ksp/links-9", 20)]
     assert choices
 
 
@@ -97,4 +97,4 @@ async def test_without_links_and_before_the_cluster_has_responded_nothing_is_giv
 async def test_reading_gives_nothing(choices: list[WorkerPlaces]) -> None:
     links = Links()
     assert await page(Plane(), links).response(AdminRequest(method="GET", parts=["5,2"])) is None
-    assert (links.given, choices) == ([], [])
+    assert (links.transfers, choices) == ([], [])

@@ -43,9 +43,9 @@ def test_a_port_of_another_program_is_refused_even_if_that_shares_it() -> None:
 def test_sockets_that_no_worker_uses_are_closed() -> None:
     sockets, (old, new) = ListeningSockets(), free_ports(2)
     sockets.open(0, HOST, old)
-    (kept,) = sockets.open(0, HOST, new)
+    (new_socket,) = sockets.open(0, HOST, new)
     sockets.close_others({(0, HOST, new)})
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((HOST, old), timeout=5)
-    assert sockets.open(0, HOST, new) == [kept]
+    assert sockets.open(0, HOST, new) == [new_socket]
     sockets.close()

@@ -22,8 +22,8 @@ class Home:
 
 def page(home: Home | None) -> RemovingPage:
     seat: Any = SimpleNamespace(links="/run/ksp/links-0", paths={"a/5": "/run/ksp/links-5", "a/6": "/run/ksp/links-6"})
-    given: Any = home
-    return RemovingPage(seat, lambda: given)
+    untyped_home: Any = home
+    return RemovingPage(seat, lambda: untyped_home)
 
 
 async def test_a_worker_is_removed_by_its_name(home: Home) -> None:

@@ -133,7 +133,7 @@ def a_text(chance: random.Random) -> str:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_extension_fallback_and_model_agree(version: int) -> None:
     """Any ranges, texts and limits. Where both plan, the model's ranges are those of the request."""
-    chance, taken = random.Random(version), 0
+    chance, plan_count = random.Random(version), 0
     for _ in range(600):
         starts = sorted(chance.sample(range(6, 60), chance.randrange(9)))
         held = OffsetRanges((start, start + 1 + chance.randrange(3)) for start in starts)
@@ -144,7 +144,7 @@ def test_extension_fallback_and_model_agree(version: int) -> None:
         assert planned_commit == _python_plan(*arguments), (text, held)
         if planned_commit is None:
             continue
-        taken += 1
+        plan_count += 1
         done = one_range(text)
         partition = PartitionCommits(held.copy(), COMMITTED, is_committed_known=True)
         partition.records = TopicRecords(is_bound=True)
@@ -154,12 +154,12 @@ def test_extension_fallback_and_model_agree(version: int) -> None:
         partition.merging = planned_commit[1]
         assert partition.merged(planned_commit[1], 3)
         assert str(partition.ranges) == plan.ranges
-    assert taken > 50
+    assert plan_count > 50
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_request_that_repeats_another_with_any_text_is_planned_as_if_it_was_read(version: int) -> None:
-    chance, held, taken = random.Random(version), OffsetRanges([(7, 9), (20, 22)]), 0
+    chance, held, plan_count = random.Random(version), OffsetRanges([(7, 9), (20, 22)]), 0
     sample, entry = request(version, "ic/1;9-9")
     for _ in range(300):
         frame, own_entry = request(version, a_text(chance))
@@ -167,8 +167,8 @@ def test_request_that_repeats_another_with_any_text_is_planned_as_if_it_was_read
         expected = text_commits.plan(frame, version, own_entry, *fields, None)
         for plan in KERNELS:
             assert plan(memoryview(frame), version, entry, *fields, sample) == expected
-        taken += expected is not None
-    assert taken > 50
+        plan_count += expected is not None
+    assert plan_count > 50
 
 
 @pytest.mark.parametrize("plan", KERNELS)

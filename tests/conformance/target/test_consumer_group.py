@@ -14,8 +14,8 @@ async def test_a_static_member_keeps_its_partitions_while_it_is_away() -> None:
         cluster.create_topic("t")
         caller = Caller(cluster)
         joined = await caller.join_consumer("g", "m1", "t", instance_id="i")
-        taken = await caller.join_consumer("g", "m2", "t", instance_id="i")
-        assert taken.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+        response = await caller.join_consumer("g", "m2", "t", instance_id="i")
+        assert response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
         await caller.beat("g", "m1", -2, instance_id="i")
         again = await caller.join_consumer("g", "m2", "t", instance_id="i")
         assert (again.error_code, again.member_epoch) == (0, joined.member_epoch)

@@ -50,11 +50,11 @@ async def test_partitions_move_from_a_consumer_to_a_classic_member() -> None:
         member_id, generation = await joined(caller)
         assert (generation, await synced(caller, member_id, generation)) == (first.member_epoch + 1, [])
         assert await heartbeat(caller, member_id, generation) == ErrorCode.NONE
-        kept = (await caller.beat("g", "modern", first.member_epoch)).assignment.topic_partitions
-        await caller.beat("g", "modern", first.member_epoch, topic_partitions=kept)
+        retained_partitions = (await caller.beat("g", "modern", first.member_epoch)).assignment.topic_partitions
+        await caller.beat("g", "modern", first.member_epoch, topic_partitions=retained_partitions)
         assert await heartbeat(caller, member_id, generation) == ErrorCode.REBALANCE_IN_PROGRESS
         await caller.join("g", member_id, **metadata())
-        assert await synced(caller, member_id, generation) == [1 - kept[0].partitions[0]]
+        assert await synced(caller, member_id, generation) == [1 - retained_partitions[0].partitions[0]]
         assert await heartbeat(caller, member_id, generation) == ErrorCode.NONE
 
 
@@ -68,11 +68,11 @@ async def test_a_classic_member_revokes_before_it_has_the_next_generation() -> N
         refused = await caller.sync("g", member_id, {}, generation=1)
         assert refused.error_code == ErrorCode.REBALANCE_IN_PROGRESS
         assert (await caller.join("g", member_id, **metadata(0, 1))).generation_id == 1
-        kept = await synced(caller, member_id, 1)
-        assert len(kept) == 1
+        retained_partitions = await synced(caller, member_id, 1)
+        assert len(retained_partitions) == 1
         assert await heartbeat(caller, member_id, 1) == ErrorCode.REBALANCE_IN_PROGRESS
-        assert (await caller.join("g", member_id, **metadata(*kept))).generation_id == 2
-        assert await synced(caller, member_id, 2) == kept
+        assert (await caller.join("g", member_id, **metadata(*retained_partitions))).generation_id == 2
+        assert await synced(caller, member_id, 2) == retained_partitions
 
 
 @pytest.mark.parametrize("silent", ["session", "join", "sync"])

@@ -9,11 +9,11 @@ A, B = b"a" * 16, b"b" * 16
 
 
 def test_uniform_balances_and_keeps() -> None:
-    kept = {TopicIdPartition(A, 0), TopicIdPartition(A, 1), TopicIdPartition(A, 2)}
-    members = {"m1": Subscriber({A}, kept), "m2": Subscriber({A}, set())}
+    owned_partitions = {TopicIdPartition(A, 0), TopicIdPartition(A, 1), TopicIdPartition(A, 2)}
+    members = {"m1": Subscriber({A}, owned_partitions), "m2": Subscriber({A}, set())}
     assigned = uniform(members, {A: 4})
     assert {name: len(each) for name, each in assigned.items()} == {"m1": 2, "m2": 2}
-    assert assigned["m1"] < kept
+    assert assigned["m1"] < owned_partitions
 
 
 def test_uniform_gives_topics_to_their_subscribers_only() -> None:

@@ -40,9 +40,13 @@ def test_bounds_of_the_compaction_lag_do_not_cross() -> None:
 
 
 def test_values_are_kept_as_a_broker_describes_them() -> None:
-    given = {"min.cleanable.dirty.ratio": " 1e-1 ", "cleanup.policy": "compact, delete", "preallocate": "True"}
-    kept = {"min.cleanable.dirty.ratio": "0.1", "cleanup.policy": "compact,delete", "preallocate": "true"}
-    assert TopicConfigs(given).stored == kept
+    requested_values = {
+        "min.cleanable.dirty.ratio": " 1e-1 ",
+        "cleanup.policy": "compact, delete",
+        "preallocate": "True",
+    }
+    stored_values = {"min.cleanable.dirty.ratio": "0.1", "cleanup.policy": "compact,delete", "preallocate": "true"}
+    assert TopicConfigs(requested_values).stored == stored_values
 
 
 def test_defaults_apply_to_what_is_not_stored() -> None:

@@ -56,8 +56,8 @@ async def test_a_producer_id_is_replaced_when_its_epochs_are_used_up() -> None:
 async def test_a_retry_after_an_error_keeps_the_epoch() -> None:
     async with running_cluster() as cluster:
         producer = ProducerIdentity(*await Caller(cluster).transactional())
-        begun = [cluster.transactions.begin_producer("x", 1000, producer) for _ in range(2)]
-        assert begun == [ProducerIdentity(producer.producer_id, producer.epoch + 1)] * 2
+        producers = [cluster.transactions.begin_producer("x", 1000, producer) for _ in range(2)]
+        assert producers == [ProducerIdentity(producer.producer_id, producer.epoch + 1)] * 2
         other = ProducerIdentity(producer.producer_id, producer.epoch + 9)
         assert cluster.transactions.begin_producer("x", 1000, other) == ErrorCode.PRODUCER_FENCED
         assert cluster.transactions.verify("x", producer, offsets_partition("g")) == ErrorCode.PRODUCER_FENCED

@@ -133,9 +133,9 @@ def test_rebalances_end_also_where_members_subscribe_to_different_topics(seed: i
             topics.setdefault(name, tuple(sorted(draw.sample("abc", draw.randint(1, 3)))))
         group = {name: each for name in names for each in had(assigned, name, topics="".join(topics[name])).values()}
         assigned, _ = settled(group, counts, weights)
-        given = sorted(each for mine in assigned.values() for each in mine)
+        partitions = sorted(each for mine in assigned.values() for each in mine)
         expected = {topic for name in names for topic in topics[name]}
-        assert given == sorted(TopicPartition(topic, n) for topic in expected for n in range(counts[topic]))
+        assert partitions == sorted(TopicPartition(topic, n) for topic in expected for n in range(counts[topic]))
         assert all(each.topic in topics[name] for name, mine in assigned.items() for each in mine)
 
 

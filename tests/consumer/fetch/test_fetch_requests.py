@@ -50,13 +50,13 @@ class Play:
         """a=bytes, or a dict of fields."""
         response = registry.message("FetchResponse")
         partitions = []
-        for name, given in records.items():
-            fields = given if isinstance(given, dict) else {"records": given}
+        for name, content in records.items():
+            fields = content if isinstance(content, dict) else {"records": content}
             partitions.append(response.PartitionData(partition_index="abc".index(name), high_watermark=99, **fields))
         topic = response.FetchableTopicResponse(topic_id=self.metadata.topic_id("p"), partitions=partitions)
         return self.fetches.on_response(request, crossed(response(responses=[topic], error_code=code), 16), now)
 
-    def taken(self, bytes_max: float = float("inf")) -> list[tuple[str, int, int]]:
+    def take_ranges(self, bytes_max: float = float("inf")) -> list[tuple[str, int, int]]:
         return [(str(each.partition), each.first, each.next_offset) for each in self.fetches.take(bytes_max)]
 
 
@@ -102,7 +102,7 @@ def test_a_full_buffer_stops_fetching_until_something_is_taken() -> None:
     play.respond(request, a=batch(0) + batch(10))
     assert play.fetches.buffered_bytes == len(batch(0)) * 2 > 500
     assert nothing(play.fetches) == float("inf")
-    assert len(play.taken()) == 1
+    assert len(play.take_ranges()) == 1
     assert requested(only(play.fetches)) == {0: 20}
 
 
@@ -115,7 +115,7 @@ def test_room_is_new_only_where_a_fetch_waits_for_it() -> None:
         play.respond(request, a=batch(first))
     assert nothing(play.fetches) == float("inf")
     assert not play.fetches.has_new_room
-    assert len(play.taken(1)) == 1
+    assert len(play.take_ranges(1)) == 1
     assert play.fetches.has_new_room
     assert requested(only(play.fetches)) == {0: 20}
     assert not play.fetches.has_new_room
@@ -146,7 +146,7 @@ def test_fetches_are_not_made_small_by_a_buffer_that_is_nearly_full() -> None:
     assert request.message.max_bytes == 2 * size
     play.respond(request, a=batch(40))
     assert nothing(play.fetches) == float("inf")
-    assert len(play.taken(size)) == 1
+    assert len(play.take_ranges(size)) == 1
     assert only(play.fetches).message.max_bytes == 2 * size
 
 
@@ -155,11 +155,11 @@ def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
     play.respond(only(play.fetches), a=batch(0), c=batch(0))
     play.positions.pause([A])
     assert play.fetches.has_records
-    assert play.taken() == [("p-2", 0, 10)]
+    assert play.take_ranges() == [("p-2", 0, 10)]
     assert not play.fetches.has_records
     assert requested(only(play.fetches)) == {2: 10}
     play.positions.resume([A])
-    assert play.taken() == [("p-0", 0, 10)]
+    assert play.take_ranges() == [("p-0", 0, 10)]
 
 
 def test_records_of_a_paused_partition_do_not_keep_their_response() -> None:
@@ -172,10 +172,10 @@ def test_records_of_a_paused_partition_do_not_keep_their_response() -> None:
     play = Play(A, C)
     play.respond(only(play.fetches), a=memoryview(response)[: len(batch(0))], c=batch(0))
     play.positions.pause([A])
-    assert play.taken() == [("p-2", 0, 10)]
+    assert play.take_ranges() == [("p-2", 0, 10)]
     play.positions.resume([A])
-    (kept,) = play.fetches.take()
-    assert (kept.partition, bytes(kept.records)) == (A, batch(0))
+    (fetched_chunk,) = play.fetches.take()
+    assert (fetched_chunk.partition, bytes(fetched_chunk.records)) == (A, batch(0))
     assert play.fetches.buffered_bytes == 0
 
 
@@ -183,7 +183,7 @@ def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:
     play = Play(A)
     play.respond(only(play.fetches), a=batch(0))
     play.positions.hold_back([A])
-    assert play.taken() == []
+    assert play.take_ranges() == []
     nothing(play.fetches)
     play.positions.let_go_on([A])
     (chunk,) = play.fetches.take()
@@ -201,7 +201,7 @@ def test_a_seek_makes_buffered_records_and_requests_in_flight_stale() -> None:
     request = only(play.fetches)
     play.seek(A, 50)
     assert play.respond(request, a=batch(10)) == []
-    assert play.taken() == []
+    assert play.take_ranges() == []
     assert play.fetches.buffered_bytes == 0
     assert requested(only(play.fetches)) == {0: 50}
 
@@ -210,12 +210,14 @@ def test_chunks_of_a_partition_stay_in_order_when_little_is_taken() -> None:
     play = Play(A, C)
     play.respond(only(play.fetches), a=batch(0, 30), c=batch(0))
     play.respond(only(play.fetches), a=batch(30, 1))
-    assert play.taken(10) == [("p-0", 0, 30)], "one at least"
-    assert play.taken(len(batch(0)) + len(batch(0, 1))) == [("p-2", 0, 10), ("p-0", 30, 31)]
+    assert play.take_ranges(10) == [("p-0", 0, 30)], "one at least"
+    assert play.take_ranges(len(batch(0)) + len(batch(0, 1))) == [("p-2", 0, 10), ("p-0", 30, 31)]
     play.respond(only(play.fetches), c=batch(10, 1))
     play.respond(only(play.fetches), a=batch(31, 30))
     play.respond(only(play.fetches), a=batch(61, 1))
-    assert play.taken(len(batch(0, 1)) * 2) == [("p-2", 10, 11)], "the last would fit, and has to wait for its turn"
+    assert play.take_ranges(len(batch(0, 1)) * 2) == [("p-2", 10, 11)], (
+        "the last would fit, and has to wait for its turn"
+    )
 
 
 def test_records_of_lost_partitions_are_dropped() -> None:
@@ -224,7 +226,7 @@ def test_records_of_lost_partitions_are_dropped() -> None:
     play.positions.drop([A])
     play.fetches.drop([A])
     assert play.fetches.buffered_bytes == len(batch(0))
-    assert play.taken() == [("p-2", 0, 10)]
+    assert play.take_ranges() == [("p-2", 0, 10)]
     request = only(play.fetches)
     play.fetches.clear()
     assert play.respond(request, c=batch(10)) == []
@@ -300,7 +302,7 @@ def test_an_offset_out_of_range_resets_only_once_what_was_fetched_before_it_is_r
     out_of_range = {"error_code": 1}
     play.respond(only(play.fetches), a=out_of_range)
     assert play.positions[A].state is PositionState.FETCHING
-    assert play.taken() == [("p-0", 0, 10)]
+    assert play.take_ranges() == [("p-0", 0, 10)]
     play.positions.consumed(A, 10)
     play.respond(only(play.fetches, NOW + 1), NOW + 1, a=out_of_range)
     assert play.positions[A].state is PositionState.RESETTING
@@ -339,13 +341,13 @@ def test_a_broker_that_does_not_respond_is_queried_with_pauses_and_the_others_wi
     assert str(event.error) == "Fetch: no such user"
 
 
-@pytest.mark.parametrize(("given", "text"), [
+@pytest.mark.parametrize(("content", "text"), [
     ({"error_code": 29}, "Fetch of p-0: TOPIC_AUTHORIZATION_FAILED"),
     (b"\xff" * 100, "Fetch of p-0: "),
 ])  # fmt: skip
-def test_what_cannot_be_read_is_an_error_that_names_the_partition(given: Any, text: str) -> None:
+def test_what_cannot_be_read_is_an_error_that_names_the_partition(content: Any, text: str) -> None:
     play = Play(A)
-    (event,) = play.respond(only(play.fetches), a=given)
+    (event,) = play.respond(only(play.fetches), a=content)
     assert text in str(event.error)
     assert event.partitions == {A}
     assert nothing(play.fetches) == pytest.approx(NOW + 0.1), "never without a pause"
@@ -357,7 +359,7 @@ def test_responses_about_other_partitions_are_skipped() -> None:
     unknown = response.FetchableTopicResponse(topic_id=b"?" * 16, partitions=[response.PartitionData()])
     assert play.fetches.on_response(only(play.fetches), response(responses=[unknown]), NOW) == []
     assert play.respond(only(play.fetches), b=batch(0)) == []
-    assert play.taken() == []
+    assert play.take_ranges() == []
 
 
 def test_a_topic_without_an_id_is_fetched_by_name() -> None:
@@ -373,4 +375,4 @@ def test_a_topic_without_an_id_is_fetched_by_name() -> None:
     partition = response.PartitionData(partition_index=A.partition, high_watermark=99, records=batch(0, 3))
     topic = response.FetchableTopicResponse(topic="p", partitions=[partition])
     play.fetches.on_response(request, crossed(response(responses=[topic]), 12), NOW)
-    assert play.taken() == [(str(A), 0, 3)]
+    assert play.take_ranges() == [(str(A), 0, 3)]

@@ -69,7 +69,7 @@ def test_slots_are_committed_under_the_views_name() -> None:
     assert plain.committed_as(TopicPartition("orders", 3)) == (TopicPartition("orders", 3),)
 
 
-@pytest.mark.parametrize(("given", "why"), [
+@pytest.mark.parametrize(("factory", "why"), [
     (lambda: KeyFilter(), "neither ranges nor keys"),
     (lambda: KeyFilter(((5, 4),)), "5 to 4 is no range"),
     (lambda: KeyFilter(((0, SPACE),)), "no range of hashes"),
@@ -78,6 +78,6 @@ def test_slots_are_committed_under_the_views_name() -> None:
     (lambda: slots_of(4, []), "name some of 0 to 3"),
     (lambda: slots_of(4, [4]), "name some of 0 to 3"),
 ])  # fmt: skip
-def test_an_impossible_filter_is_refused(given: object, why: str) -> None:
+def test_an_impossible_filter_is_refused(factory: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        given()  # type: ignore[operator]
+        factory()  # type: ignore[operator]

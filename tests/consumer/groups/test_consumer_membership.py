@@ -54,7 +54,7 @@ class Play:
         return list(self.member.poll(now).events)
 
     def join(self, now: float = NOW) -> None:
-        self.respond(only(self.member, now), now, given="01")
+        self.respond(only(self.member, now), now, partitions="01")
         (event,) = self.events(now)
         assert isinstance(event, AssignPartitions)
         self.member.acknowledge_assigned(event.rebalance_id, now)
@@ -86,7 +86,7 @@ def test_joining_says_everything_and_what_follows_only_what_has_changed() -> Non
 
 def test_what_was_assigned_is_reported_once_the_application_knows() -> None:
     play = Play()
-    play.respond(only(play.member), given="01")
+    play.respond(only(play.member), partitions="01")
     (event,) = play.events()
     nothing(play.member, NOW + 1.0)
     play.member.acknowledge_assigned(event.rebalance_id, NOW + 1.0)
@@ -96,7 +96,7 @@ def test_what_was_assigned_is_reported_once_the_application_knows() -> None:
 def test_a_smaller_assignment_is_acknowledged_when_the_application_has_let_go() -> None:
     play = Play()
     play.join()
-    play.respond(only(play.member, NOW + 5.0), NOW + 5.0, given="0")
+    play.respond(only(play.member, NOW + 5.0), NOW + 5.0, partitions="0")
     (event,) = play.events(NOW + 5.0)
     assert isinstance(event, RevokePartitions)
     assert event.partitions == {P1}
@@ -116,7 +116,7 @@ def test_a_smaller_assignment_is_acknowledged_when_the_application_has_let_go() 
 def test_an_acknowledgement_without_a_response_is_sent_again() -> None:
     play = Play()
     play.join()
-    play.respond(only(play.member, NOW + 5.0), NOW + 5.0, given="0")
+    play.respond(only(play.member, NOW + 5.0), NOW + 5.0, partitions="0")
     play.events(NOW + 5.0)
     play.member.acknowledge_revoked(frozenset({P1}), NOW + 5.0)
     request = only(play.member, NOW + 5.0)
@@ -129,7 +129,7 @@ def test_an_acknowledgement_without_a_response_is_sent_again() -> None:
 
 def test_topics_that_are_not_known_by_their_id_are_requested() -> None:
     play = Play()
-    play.respond(only(play.member), topic="q", given="0")
+    play.respond(only(play.member), topic="q", partitions="0")
     assert play.events() == []
     on_topics(play.metadata, only(play.metadata, NOW + 1.0), p=2, q=1)
     (event,) = play.events(NOW + 1.0)

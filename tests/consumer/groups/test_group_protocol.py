@@ -28,14 +28,14 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 FULL = GroupSubscription(topics=("b", "a"), user_data=b"x", owned=(B0, A1, A0), generation=7, rack="r1")
 
 
-@pytest.mark.parametrize(("version", "kept"), [
+@pytest.mark.parametrize(("version", "subscription"), [
     (0, GroupSubscription(topics=("a", "b"), user_data=b"x")),
     (1, GroupSubscription(topics=("a", "b"), user_data=b"x", owned=(A0, A1, B0))),
     (2, GroupSubscription(topics=("a", "b"), user_data=b"x", owned=(A0, A1, B0), generation=7)),
     (3, GroupSubscription(topics=("a", "b"), user_data=b"x", owned=(A0, A1, B0), generation=7, rack="r1")),
 ])  # fmt: skip
-def test_a_subscription_keeps_what_its_version_has(version: int, kept: GroupSubscription) -> None:
-    assert read_subscription("m", write_subscription(FULL, version)) == kept
+def test_a_subscription_keeps_what_its_version_has(version: int, subscription: GroupSubscription) -> None:
+    assert read_subscription("m", write_subscription(FULL, version)) == subscription
 
 
 def test_a_newer_version_is_read_as_ours_and_what_follows_is_ignored() -> None:

@@ -46,7 +46,7 @@ class Play:
         return assign(self.member, request, now, epoch=epoch, **fields)
 
     def join(self) -> None:
-        self.respond(only(self.member), given="01")
+        self.respond(only(self.member), partitions="01")
         nothing(self.member)
         assert self.member.trace.state is State.STABLE
 
@@ -61,7 +61,7 @@ def test_joining_says_everything_and_what_follows_only_what_has_changed() -> Non
     first = only(play.member)
     assert reported(first) == (0, "r", ["p"])
     assert (first.message.member_id, first.message.group_id, first.node_id) == ("m", "g", 1)
-    play.respond(first, given="01")
+    play.respond(first, partitions="01")
     assert nothing(play.member) == NOW + 5
     assert play.member.assigned == {P0, P1}
     second = only(play.member, NOW + 5)
@@ -82,20 +82,20 @@ def test_no_member_joins_before_the_first_poll() -> None:
 def test_an_empty_first_assignment_is_followed_by_heartbeats_with_growing_pauses() -> None:
     """Brokers assign what is initialised, which takes them a moment."""
     play = Play()
-    play.respond(only(play.member), given="")
+    play.respond(only(play.member), partitions="")
     now = NOW
     for pause in (0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0):
         assert nothing(play.member, now) == now + pause
         now += pause
         play.respond(only(play.member, now), now)
-    play.respond(only(play.member, now + 5), now + 5, given="1")
+    play.respond(only(play.member, now + 5), now + 5, partitions="1")
     assert nothing(play.member, now + 5) == now + 10
     assert play.member.assigned == {P1}
 
 
 def test_an_assignment_waits_for_the_name_of_its_topic() -> None:
     play = Play()
-    play.respond(only(play.member), given="0", topic="q")
+    play.respond(only(play.member), partitions="0", topic="q")
     nothing(play.member)
     assert play.member.assigned == frozenset()
     on_topics(play.metadata, only(play.metadata, NOW + 1), p=2, q=1, now=NOW + 1)
@@ -194,7 +194,7 @@ def test_a_response_to_a_request_before_leaving_is_ignored() -> None:
     play = Play()
     old = only(play.member)
     play.member.leave(NOW, "closed")
-    assert play.respond(old, given="01") == []
+    assert play.respond(old, partitions="01") == []
     assert play.member.assigned == frozenset()
     assert reported(only(play.member)) == (-1, None, None)
 

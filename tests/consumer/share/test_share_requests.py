@@ -45,7 +45,7 @@ def refuse(code: int) -> Callable[[UnsentRequest], Any]:
     return lambda request: registry.message(f"{request.api}Response")(error_code=code)
 
 
-def taken(kafka: ShareKafka) -> list[tuple[int, int]]:
+def acknowledgements(kafka: ShareKafka) -> list[tuple[int, int]]:
     return [(offset, kind) for _, _, offset, kind in kafka.share.acknowledged]
 
 
@@ -61,7 +61,7 @@ def test_acknowledgements_are_sent_with_the_next_fetch() -> None:
     assert wire(kafka, begin) == []
     member.poll(1)
     assert set(wire(kafka, begin)) == {"ShareFetch"}
-    assert taken(kafka) == [(offset, ACCEPT) for offset in range(9)]
+    assert acknowledgements(kafka) == [(offset, ACCEPT) for offset in range(9)]
     assert [result.error for result in member.results] == [None]
 
 
@@ -73,7 +73,7 @@ def test_awaited_acknowledgements_have_their_own_request() -> None:
     member.core.send_at_once()
     member.world.run(0.1)
     assert wire(kafka, begin) == ["ShareAcknowledge"]
-    assert taken(kafka) == [(0, ACCEPT)]
+    assert acknowledgements(kafka) == [(0, ACCEPT)]
 
 
 def test_renewals_never_wait_in_a_fetch() -> None:
@@ -85,7 +85,7 @@ def test_renewals_never_wait_in_a_fetch() -> None:
     begin = len(kafka.wire)
     member.poll(0.2)
     assert wire(kafka, begin)[:2] == ["ShareAcknowledge", "ShareFetch"]
-    assert taken(kafka) == [(3, RENEW), (4, ACCEPT)]
+    assert acknowledgements(kafka) == [(3, RENEW), (4, ACCEPT)]
 
 
 def test_acknowledgements_of_a_revoked_partition_are_still_sent() -> None:
@@ -173,7 +173,7 @@ def test_a_wrong_number_opens_the_session_anew_and_nothing_is_lost(api: str) -> 
         member.world.run(1)
     else:
         member.poll(1)
-    assert taken(kafka) == [(offset, ACCEPT) for offset in range(10)]
+    assert acknowledgements(kafka) == [(offset, ACCEPT) for offset in range(10)]
     assert [result.error for result in member.results] == [None]
     kafka.produce(P0, 1)
     assert member.offsets() == [(0, 10, 1)]
@@ -189,7 +189,7 @@ def test_locks_end_with_a_lost_session() -> None:
     (result,) = member.results
     assert result.error is not None
     assert dict(result.types) == {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.ACCEPT}
-    assert taken(kafka) == []
+    assert acknowledgements(kafka) == []
 
 
 def test_a_connection_that_ends_is_a_session_that_ends() -> None:
@@ -233,7 +233,7 @@ def test_the_result_reports_a_broker_without_renewals_and_the_rest_is_sent() -> 
     acknowledge(member, part, ACCEPT, 4)
     respond_once(kafka, "ShareAcknowledge", lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "version 1"))
     member.poll(1)
-    assert taken(kafka) == [(4, ACCEPT)]
+    assert acknowledgements(kafka) == [(4, ACCEPT)]
     assert [(dict(r.types), getattr(r.error, "code", None)) for r in member.results] == [
         ({3: 4}, ErrorCode.UNSUPPORTED_VERSION),
         ({4: 1}, None),
@@ -257,7 +257,7 @@ def test_what_could_not_be_stored_is_sent_again() -> None:
     kafka.share.store_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     member.core.send_at_once()
     member.world.run(1)
-    assert taken(kafka) == [(0, ACCEPT)]
+    assert acknowledgements(kafka) == [(0, ACCEPT)]
     assert [result.error for result in member.results] == [None]
 
 
@@ -362,7 +362,7 @@ def test_at_the_end_due_acknowledgements_are_sent_and_the_rest_released() -> Non
     member.core.handle(LeaveGroup(9), member.world.now)
     member.world.run(2)
     assert [each for each in member.core.events() if isinstance(each, CallDone)] == [CallDone(call_id=9)]
-    assert taken(kafka) == [(0, ACCEPT)]
+    assert acknowledgements(kafka) == [(0, ACCEPT)]
     assert kafka.share.sessions == {}
     assert all(share.locks == {} for share in kafka.share.shares.values())
     assert kafka.share.members == {}
@@ -380,5 +380,5 @@ def test_late_acknowledgements_are_sent_before_the_end_in_their_own_request() ->
     acknowledge(member, fresh, ACCEPT, 10)
     member.core.handle(LeaveGroup(9), member.world.now)
     member.world.run(2)
-    assert (10, ACCEPT) in taken(kafka)
+    assert (10, ACCEPT) in acknowledgements(kafka)
     assert kafka.share.sessions == {}

@@ -44,9 +44,9 @@ def test_c_forwards_again_after_a_trace(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_requests_on_the_fast_path_are_served_during_a_trace_and_afterwards() -> None:
-    taken = Taken()
-    taken.forwards = True
-    w = taking(taken)
+    handler = Taken()
+    handler.forwards = True
+    w = taking(handler)
     client, broker = w.pair()
     for number, change in enumerate(
         (

@@ -68,10 +68,10 @@ def test_the_group_is_found(case: tuple[int, int], group_id: str, client_id: str
 
 
 @given(st.sampled_from(GROUPS), st.binary(max_size=40), st.integers(0, 30))
-def test_a_broken_request_is_nobodys_group(case: tuple[int, int], noise: bytes, kept: int) -> None:
+def test_a_broken_request_is_nobodys_group(case: tuple[int, int], noise: bytes, byte_count: int) -> None:
     """The broker judges it."""
     key, version = case
-    start = bytes(naming(key, version, "g"))[: 8 + kept]
+    start = bytes(naming(key, version, "g"))[: 8 + byte_count]
     assert ByGroupId(lambda _: True).matcher(key, version)(memoryview(start + noise)) in (True, False)
     assert not ByGroupId(lambda _: True).matcher(key, version)(memoryview(start[:9]))
 

@@ -111,8 +111,8 @@ def test_only_the_table_and_the_share_feature_change(release, version):
     assert offered_versions.ranges_of(after) == offered_versions.effective(offered_versions.ranges_of(before), LOCAL)
     assert after.throttle_time_ms == before.throttle_time_ms
     assert after.finalized_features_epoch == before.finalized_features_epoch
-    kept = [f for f in before.finalized_features if f.name != "share.version"]
-    assert [f.name for f in after.finalized_features][: len(kept)] == [f.name for f in kept]
+    retained_features = [f for f in before.finalized_features if f.name != "share.version"]
+    assert [f.name for f in after.finalized_features][: len(retained_features)] == [f.name for f in retained_features]
     assert {f.name: (f.min_version, f.max_version) for f in before.supported_features}.items() <= {
         f.name: (f.min_version, f.max_version) for f in after.supported_features
     }.items()

@@ -194,8 +194,8 @@ def test_unreadable_responses_are_forwarded_and_not_reported(world: World) -> No
     assert route.amend(memoryview(bytearray(frame[:-3]))) is plain
     treated = route.amend(memoryview(bytearray(frame)))
     short = frames.response(SHARE_ACKNOWLEDGE, 2, 7, acknowledged())[4:-4]
-    given = memoryview(short), Context(node_id=1)
-    assert outcome(lambda: treated.rewrite(*given)) == outcome(lambda: plain.rewrite(*given))
+    arguments = memoryview(short), Context(node_id=1)
+    assert outcome(lambda: treated.rewrite(*arguments)) == outcome(lambda: plain.rewrite(*arguments))
     assert world.events("settle") == []
 
 

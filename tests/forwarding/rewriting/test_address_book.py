@@ -13,14 +13,14 @@ KAFKA_1, MOVED = Address("kafka-1", 9092), Address("kafka-1b", 9092)
 
 
 class Plane:
-    """Binds listeners; `taken` ports cannot be had."""
+    """Binds listeners; ports of `blocked_nodes` cannot be had."""
 
     def __init__(self) -> None:
-        self.taken: set[int] = set()
+        self.blocked_nodes: set[int] = set()
         self.bound: list[tuple[int, Address]] = []
 
     def bind(self, node_id: int, upstream: Address) -> bool:
-        if node_id in self.taken:
+        if node_id in self.blocked_nodes:
             return False
         self.bound.append((node_id, upstream))
         return True
@@ -62,7 +62,7 @@ def test_brokers_in_a_response_have_our_addresses_and_each_is_listed_once(book, 
     ]
     topology = ClusterMetadata()
     topology.fold(metadata(brokers=rewritten, topics=[]), 0.0)
-    plane.taken.add(2)
+    plane.blocked_nodes.add(2)
     endpoints = node_endpoints(book, topology, registry.message("ShareFetchResponse").NodeEndpoint, [3, 1, 3, 2, 9])
     assert [(each.node_id, each.host, each.port, each.rack) for each in endpoints] == [
         (1, "proxy.example", 19094, "r1"),
@@ -71,9 +71,9 @@ def test_brokers_in_a_response_have_our_addresses_and_each_is_listed_once(book, 
 
 
 def test_a_broker_without_listener_is_left_out_until_it_is_tried_again(book, plane):
-    plane.taken.add(1)
+    plane.blocked_nodes.add(1)
     assert book.advertise(1, KAFKA_1) is None
-    plane.taken.clear()
+    plane.blocked_nodes.clear()
     assert book.advertise(1, KAFKA_1) is None, "not with every answer"
     assert dict(book.unbound) == {1: KAFKA_1}
     assert book.upstream_of(1) is None
@@ -89,7 +89,7 @@ def test_a_broker_without_listener_is_left_out_until_it_is_tried_again(book, pla
 
 def test_a_broker_whose_new_address_cannot_be_served_is_no_longer_advertised(book, plane):
     book.advertise(1, KAFKA_1)
-    plane.taken.add(1)
+    plane.blocked_nodes.add(1)
     assert book.advertise(1, MOVED) is None
     assert book.ours_of(1) is None
     assert not book.nodes
@@ -128,7 +128,7 @@ def test_brokers_without_listener_are_remembered_up_to_a_limit(plane, monkeypatc
 def test_an_empty_host_is_no_address_and_one_missing_broker_is_enough(book, plane):
     some, none = Endpoint(1, 0, 4, "kafka-1", 9092), Endpoint(-1, 4, 8, "", -1)
     assert placed([some, none], book) == [(some, Address("proxy.example", 19094))]
-    plane.taken.add(2)
+    plane.blocked_nodes.add(2)
     assert placed([some, Endpoint(2, 8, 12, "kafka-2", 9092)], book) is None
     assert placed([Endpoint(-1, 0, 4, "kafka-x", 1)], book) is None, "an address of nobody does not pass"
 

@@ -188,9 +188,9 @@ def test_no_upstream_address_is_in_any_response(key, version):
             rewritten = routes[header(key, version)].rewrite(memoryview(response), CONTEXT)
         except UnusableResponse:
             continue
-        given = response if rewritten is None else rewritten[4:]
-        assert THEIRS.encode() not in given
-        again = frames.decode_response(key, version, given)[1]
-        assert frames.response(key, version, 9, again)[4:] == given, "a well-formed answer"
+        client_response = response if rewritten is None else rewritten[4:]
+        assert THEIRS.encode() not in client_response
+        again = frames.decode_response(key, version, client_response)[1]
+        assert frames.response(key, version, 9, again)[4:] == client_response, "a well-formed answer"
         rewritten_count += rewritten is not None
     assert rewritten_count

@@ -170,18 +170,18 @@ def test_a_request_that_loses_its_connection_fails() -> None:
 def test_a_wait_of_another_owner_for_a_request_fails_when_its_connection_ends() -> None:
     """A promise may have waiters beyond the connection's own handler (the cache others read from)."""
     errors: list[BaseException] = []
-    kept: list[Promise[memoryview]] = []
+    promises: list[Promise[memoryview]] = []
 
     async def handle(call: Call) -> bytes:
-        kept.append(call.connection.send_request(HEARTBEAT, QUERY_VERSION, b""))
+        promises.append(call.connection.send_request(HEARTBEAT, QUERY_VERSION, b""))
 
         def settled() -> None:
             try:
-                kept[0].result()
+                promises[0].result()
             except UpstreamLost as error:
                 errors.append(error)
 
-        kept[0].on_settled(settled)
+        promises[0].on_settled(settled)
         return response(call.correlation_id)
 
     with local_world(handle) as w:

@@ -50,7 +50,7 @@ class Taken(ExpectedResponse):
         self.connection.immediate_response(self.responses.pop(0).upper())
 
 
-def taking(taken: Taken) -> World:
+def taking(handler: Taken) -> World:
     """Return a world in which LIST takes the fast path."""
     routes = some_routes()
     for version in (0, 1):
@@ -62,7 +62,7 @@ def taking(taken: Taken) -> World:
                 handler=_leave,
                 serve_here=lambda _: True,
                 opaque=True,
-                at_once=taken.take,  # type: ignore[arg-type]
+                at_once=handler.take,  # type: ignore[arg-type]
             )
         )
     return World(routes)
@@ -74,8 +74,8 @@ async def _leave(_call: object) -> None:
 
 def test_a_request_received_alone_takes_the_fast_path_and_its_client_is_muted() -> None:
     """Later requests of the client wait, and are forwarded afterwards."""
-    taken = Taken()
-    w = taking(taken)
+    handler = Taken()
+    w = taking(handler)
     client, broker = w.pair()
     for number in range(3):
         client.send(request(LIST, 1, number))
@@ -83,9 +83,9 @@ def test_a_request_received_alone_takes_the_fast_path_and_its_client_is_muted() 
         client.send(request(FETCH, 11, 100 + number))
         broker.expect_silence()
         broker.send(response(number, b"body"))
-        w.iterate_until(lambda: taken.responses)
+        w.iterate_until(lambda: handler.responses)
         client.expect_silence()
-        taken.reply()
+        handler.reply()
         client.expect(response(number, b"BODY"))
         broker.expect(request(FETCH, 11, 100 + number))
         broker.send(response(100 + number))
@@ -94,25 +94,25 @@ def test_a_request_received_alone_takes_the_fast_path_and_its_client_is_muted() 
 
 
 def test_a_response_in_pieces_is_awaited_too() -> None:
-    taken = Taken()
-    w = taking(taken)
+    handler = Taken()
+    w = taking(handler)
     client, broker = w.pair()
     client.send(request(LIST, 1, 1))
     broker.expect(request(LIST, 1, 1, b"other"))
     for byte in response(1, b"body"):
         broker.send(bytes([byte]))
         w.iterate()
-    w.iterate_until(lambda: taken.responses)
-    taken.reply()
+    w.iterate_until(lambda: handler.responses)
+    handler.reply()
     client.expect(response(1, b"BODY"))
     w.close()
 
 
 def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first() -> None:
     """A request that it leaves goes to the fast path of the API."""
-    taken = Taken()
-    taken.forwards = True
-    w = taking(taken)
+    handler = Taken()
+    handler.forwards = True
+    w = taking(handler)
     client, broker = w.pair()
     offered: list[bytes] = []
 
@@ -122,7 +122,7 @@ def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first(
         is_even = number % 2 == 0
         if is_even:
             requested = w.plane.routes[bytes(frame[4:8])]
-            connection.send_at_once(requested, number, taken, request(LIST, 1, number, b"again"))
+            connection.send_at_once(requested, number, handler, request(LIST, 1, number, b"again"))
         return is_even
 
     for number in range(5):
@@ -130,8 +130,8 @@ def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first(
         broker.expect(request(LIST, 1, number, b"again" if number in (2, 4) else b"other"))
         broker.send(response(number, b"body"))
         client.expect(response(number, b"body"))
-        assert taken.connection is not None
-        taken.connection.again = again
+        assert handler.connection is not None
+        handler.connection.again = again
     assert offered == [request(LIST, 1, number) for number in range(1, 5)]
     w.close()
 
@@ -139,9 +139,9 @@ def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first(
 @pytest.mark.parametrize("whole", [True, False])
 def test_response_that_is_the_clients_is_forwarded_unchanged(whole: bool) -> None:
     """Also if it arrives in pieces. The connection then continues."""
-    taken = Taken()
-    taken.forwards = True
-    w = taking(taken)
+    handler = Taken()
+    handler.forwards = True
+    w = taking(handler)
     client, broker = w.pair()
     for number in range(3):
         client.send(request(LIST, 1, number))
@@ -165,30 +165,30 @@ def test_response_that_is_the_clients_is_forwarded_unchanged(whole: bool) -> Non
 @pytest.mark.parametrize("forwards", [True, False])
 def test_long_requests_and_responses_reach_peers_that_read_slowly(forwards: bool) -> None:
     """Neither socket takes all at once."""
-    taken = Taken()
-    taken.forwards, taken.body = forwards, bytes(range(256)) * (WAY_BYTES // 16)
-    w = taking(taken)
+    handler = Taken()
+    handler.forwards, handler.body = forwards, bytes(range(256)) * (WAY_BYTES // 16)
+    w = taking(handler)
     client, broker = w.pair()
     for number in range(2):
         client.send(request(LIST, 1, number))
-        w.iterate_until(lambda: taken.connection is not None)
+        w.iterate_until(lambda: handler.connection is not None)
         for _ in range(5):
             w.iterate()
-        broker.expect(request(LIST, 1, number, taken.body))
-        broker.send(response(number, taken.body))
+        broker.expect(request(LIST, 1, number, handler.body))
+        broker.send(response(number, handler.body))
         if not forwards:
-            w.iterate_until(lambda: taken.responses)
-            taken.reply()
+            w.iterate_until(lambda: handler.responses)
+            handler.reply()
         for _ in range(5):
             w.iterate()
-        client.expect(response(number, taken.body if forwards else taken.body.upper()))
+        client.expect(response(number, handler.body if forwards else handler.body.upper()))
     w.close()
 
 
 def test_a_request_after_another_or_not_taken_is_handled_normally() -> None:
     """Two in one piece, one while another waits for its response, one that is left."""
-    taken = Taken()
-    w = taking(taken)
+    handler = Taken()
+    w = taking(handler)
     client, broker = w.pair()
     client.send(request(LIST, 1, 1) + request(LIST, 1, 2))
     broker.expect(request(LIST, 1, 1))
@@ -206,10 +206,10 @@ def test_a_request_after_another_or_not_taken_is_handled_normally() -> None:
     broker.expect(request(LIST, 1, 4))
     broker.send(response(4))
     client.expect(response(4))
-    taken.takes = False
+    handler.takes = False
     client.send(request(LIST, 1, 5))
     broker.expect(request(LIST, 1, 5))
-    assert taken.responses == []
+    assert handler.responses == []
     w.close()
 
 
@@ -217,35 +217,35 @@ def test_a_request_after_another_or_not_taken_is_handled_normally() -> None:
 @pytest.mark.parametrize("has_response", [False, True])
 def test_a_client_that_leaves_ends_its_fast_path_request(who: str, has_response: bool) -> None:
     """It is notified if the broker has not responded; a response after the end is dropped."""
-    taken = Taken()
-    w = taking(taken)
+    handler = Taken()
+    w = taking(handler)
     client, broker = w.pair()
     client.send(request(LIST, 1, 1))
     broker.expect(request(LIST, 1, 1, b"other"))
     if has_response:
         broker.send(response(1))
-        w.iterate_until(lambda: taken.responses)
+        w.iterate_until(lambda: handler.responses)
     (client if who == "client" else broker).close()
     w.iterate_until(lambda: w.notes)
-    assert taken.is_lost != has_response
+    assert handler.is_lost != has_response
     if has_response:
-        taken.reply()
+        handler.reply()
     assert w.plane.statistics().connections == 0
     w.close()
 
 
 def test_drain_ends_the_connection_after_the_response() -> None:
     """Earlier events changed the mask of the client's socket."""
-    taken = Taken()
-    w = taking(taken)
+    handler = Taken()
+    w = taking(handler)
     client, broker = w.pair()
     client.send(request(LIST, 1, 1))
     broker.expect(request(LIST, 1, 1, b"other"))
     (connection,) = w.plane._connections.values()
     connection.drain()
     broker.send(response(1, b"body"))
-    w.iterate_until(lambda: taken.responses)
-    taken.reply()
+    w.iterate_until(lambda: handler.responses)
+    handler.reply()
     client.expect(response(1, b"BODY"))
     client.expect_end()
     assert w.reason() == "drained"
@@ -254,10 +254,10 @@ def test_drain_ends_the_connection_after_the_response() -> None:
 
 def test_a_forwarded_fast_path_request_is_sent_when_the_iteration_ends() -> None:
     """All requests of one iteration are therefore sent together: a coordinator of 4.3 stores them with one append."""
-    taken, sent = Taken(), list[bytes]()
-    w = taking(taken)
+    handler, sent = Taken(), list[bytes]()
+    w = taking(handler)
     client, broker = w.pair()
-    taken.on_taken = lambda: sent.append(bytes(broker.take()))
+    handler.on_taken = lambda: sent.append(bytes(broker.take()))
     client.send(request(LIST, 1, 7))
     broker.expect(request(LIST, 1, 7, b"other"))
     assert sent == [b""]
@@ -266,16 +266,16 @@ def test_a_forwarded_fast_path_request_is_sent_when_the_iteration_ends() -> None
 
 def test_nothing_is_forwarded_where_the_connection_has_ended_in_the_same_iteration() -> None:
     """The owner of the request is notified."""
-    taken = Taken()
-    w = taking(taken)
+    handler = Taken()
+    w = taking(handler)
     client, broker = w.pair()
 
     def end() -> None:
-        assert taken.connection is not None
-        taken.connection.owner.failed(OSError("gone"))
+        assert handler.connection is not None
+        handler.connection.owner.failed(OSError("gone"))
 
-    taken.on_taken = end
+    handler.on_taken = end
     client.send(request(LIST, 1, 7))
-    w.iterate_until(lambda: taken.is_lost)
+    w.iterate_until(lambda: handler.is_lost)
     broker.expect_end()
     w.close()

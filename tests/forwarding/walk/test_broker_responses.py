@@ -43,11 +43,11 @@ class Walk:
         self.passed = b""
         self.gathered: list[int] = []
         """Sizes of the responses that do not pass."""
-        self._kept = b""
+        self._unread_bytes = b""
         self._skip = 0
 
     def receive(self, data: bytes) -> None:
-        data = self._kept + data
+        data = self._unread_bytes + data
         buffer = memoryview(bytearray(data.ljust(1 << 17, b"\xee")))
         at, end = 0, len(data)
         while at < end:
@@ -69,7 +69,7 @@ class Walk:
                     self._skip = due.size + 4
             self.passed += bytes(buffer[at:upto])
             at = upto
-        self._kept = data[at:]
+        self._unread_bytes = data[at:]
 
 
 EXPECTED = [(1, PLAIN), (-7, PLAIN), (3, GATHERED), (4, PLAIN), (0, TOKEN), (0, TOKEN), (5, PLAIN), (5, PLAIN)]

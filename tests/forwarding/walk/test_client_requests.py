@@ -64,11 +64,11 @@ class Walk:
         self.passed = b""
         self.stopped: list[bytes] = []
         """Names of frames that do not pass (they are skipped whole)."""
-        self._kept = b""
+        self._unread_bytes = b""
         self._skip = 0
 
     def receive(self, data: bytes) -> None:
-        data = self._kept + data
+        data = self._unread_bytes + data
         buffer = memoryview(bytearray(data.ljust(BUFFER, b"\xee")))
         at, end = 0, len(data)
         while at < end:
@@ -87,7 +87,7 @@ class Walk:
                 break
             self.stopped.append(head.name)
             self._skip = head.size + 4
-        self._kept = data[at:]
+        self._unread_bytes = data[at:]
 
 
 STREAM = b"".join(

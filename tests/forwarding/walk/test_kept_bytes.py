@@ -258,10 +258,10 @@ def _send_in_pieces(peer: Peer, data: bytes, random_: random.Random) -> None:
 
 def test_bytes_are_copied_out_of_the_shared_buffer_and_later_only_when_half_is_unused() -> None:
     shared = memoryview(bytearray(b"0123456789" * 10))
-    kept = keep(shared, 20, 100, shared)
+    retained_bytes = keep(shared, 20, 100, shared)
     shared[20:100] = bytes(80)
-    assert (bytes(kept[:5]), len(kept), memory_of(kept)) == (b"01234", 80, 80)
-    more = keep(kept, 30, 80, shared)
+    assert (bytes(retained_bytes[:5]), len(retained_bytes), memory_of(retained_bytes)) == (b"01234", 80, 80)
+    more = keep(retained_bytes, 30, 80, shared)
     assert (len(more), memory_of(more)) == (50, 80)
     less = keep(more, 12, 50, shared)
     assert (len(less), memory_of(less)) == (38, 38)

@@ -381,8 +381,8 @@ def test_rest_of_a_request_that_the_broker_does_not_accept_is_kept(world: World)
     world.up.on_walked = lambda: world.pump.send_later(world.ends[0].fileno(), data)
     world.client.sendall(request(99, 0, 2))
     world.iterate()
-    kind, sent, kept = world.up.reported[-1]
-    assert (kind, kept) == ("kept", data)
+    kind, sent, unsent_data = world.up.reported[-1]
+    assert (kind, unsent_data) == ("kept", data)
     assert 0 < sent < len(data)
     world.broker.close()
     world.client.sendall(request(99, 0, 2))

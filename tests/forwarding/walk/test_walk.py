@@ -361,7 +361,7 @@ def test_commits_of_unknown_groups_are_forwarded_in_c(key: int, version: int, se
 def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_match(group: str, metadata: str) -> None:
     """The match is called once it is gathered."""
     data, requested = frames.request(8, 8, 5, "me", offset_commit(group, "t", 3, metadata)), list[object]()
-    group_match = GroupMatch(KNOWN, (8, 8), lambda *given: requested.append(given), COMMIT)
+    group_match = GroupMatch(KNOWN, (8, 8), lambda *arguments: requested.append(arguments), COMMIT)
     walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): group_match}, SILENT), FRAME_MAX)
     assert walk.receive(memoryview(data), 0, len(data)) == 0
     assert not requested

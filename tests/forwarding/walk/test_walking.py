@@ -66,13 +66,13 @@ def test_a_room_has_its_size_and_can_be_written() -> None:
 def test_a_large_buffer_is_reused_only_when_no_part_of_it_is_held() -> None:
     first = walking.room(LARGE)
     first[:] = b"1" * LARGE
-    kept = first[1000:2000]
+    retained_part = first[1000:2000]
     del first
     other_rooms = [walking.room(LARGE) for _ in range(8)]
     for room in other_rooms:
         room[:] = b"2" * LARGE
-    assert bytes(kept) == b"1" * 1000
-    del kept
+    assert bytes(retained_part) == b"1" * 1000
+    del retained_part
     again = walking.room(LARGE)
     assert again[0] == (ord("1") if walking.KERNEL == "c" else 0)
     del other_rooms, again, room

@@ -33,11 +33,11 @@ def test_spark_parses_each_line_to_the_same(spark: Any, tmp_path: Path, monkeypa
     files[0].write_bytes(text)
     files[1].write_bytes(gzip.compress(text))
     monkeypatch.setattr(event_input, "RANGE_BYTES_LEAST", 200_000)
-    given = audit_job.event_lines_in_folder(spark, str(files[0].parent))
-    assert len(given.direct.shares) > 1
-    staged = event_staging.staged(spark, Lake(spark, str(tmp_path / "lake")), given)
+    event_lines = audit_job.event_lines_in_folder(spark, str(files[0].parent))
+    assert len(event_lines.direct.shares) > 1
+    staged = event_staging.staged(spark, Lake(spark, str(tmp_path / "lake")), event_lines)
     monkeypatch.setattr(Lake, "local_staging", lambda *_: None)
-    truth = event_staging.staged(spark, Lake(spark, str(tmp_path / "other")), given)
+    truth = event_staging.staged(spark, Lake(spark, str(tmp_path / "other")), event_lines)
     assert event_staging.DIRECT not in truth
     assert counted(staged) == counted(truth)
     assert staged[event_staging.DIRECT].count() > 1_000

@@ -38,9 +38,9 @@ class Member:
         return self.responses.pop(0) if self.responses else Fetched([], [])
 
     def accept(self, offsets: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-        given = list(offsets)
-        self.accepted += [each.span for each in given if each.span not in self.lost]
-        return [each for each in given if each.span in self.lost]
+        ranges = list(offsets)
+        self.accepted += [each.span for each in ranges if each.span not in self.lost]
+        return [each for each in ranges if each.span in self.lost]
 
     def give_back(self) -> None:
         self.gave_back = True

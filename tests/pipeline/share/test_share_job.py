@@ -52,8 +52,8 @@ def lag_of(lags: list[int], version: int = 1, code: int = 0) -> int | None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocking_server, "OFFERED", blocking_server.OFFERED | more)
         with BlockingServer(responses) as server:
-            given = {"bootstrap": server.bootstrap, "topic": "orders", "group": "lake", "timeoutMs": "2000"}
-            return lag_of_group(read_share_options(given))
+            options = {"bootstrap": server.bootstrap, "topic": "orders", "group": "lake", "timeoutMs": "2000"}
+            return lag_of_group(read_share_options(options))
 
 
 def test_the_lag_is_that_of_the_topics_that_are_read() -> None:

@@ -47,8 +47,8 @@ def topic(raw: Raw, fresh: Fresh) -> Topic:
 def options_of(raw: Raw, topic: Topic, group: str, **more: str) -> ShareSourceOptions:
     raw.configure_group(group, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "1000"})
     address = raw.bootstrap[0]
-    given = {"bootstrap": f"{address.host}:{address.port}", "topic": topic.name, "group": group, "timeoutMs": "30000"}
-    return read_share_options(given | more)
+    options = {"bootstrap": f"{address.host}:{address.port}", "topic": topic.name, "group": group, "timeoutMs": "30000"}
+    return read_share_options(options | more)
 
 
 def all_of(member: ShareMember, most: int = 1_000, count: int = 100) -> list[AcquiredOffsets]:
@@ -139,9 +139,9 @@ def test_a_group_of_another_type_is_refused(raw: Raw, topic: Topic, fresh: Fresh
 def test_brokers_without_share_groups_are_refused(kafka_39: Any, fresh: Fresh) -> None:
     with Raw(kafka_39.bootstrap) as raw:
         created_topic = raw.create_topic(fresh("orders"))
-        given = {"bootstrap": kafka_39.bootstrap, "topic": created_topic.name, "group": "g"}
+        options = {"bootstrap": kafka_39.bootstrap, "topic": created_topic.name, "group": "g"}
         with (
             pytest.raises(NoShareGroups, match="name a kafka-share-proxy as bootstrap"),
-            ShareMember(read_share_options(given), print),
+            ShareMember(read_share_options(options), print),
         ):
             pass

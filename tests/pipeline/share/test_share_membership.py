@@ -54,16 +54,16 @@ class Coordinator:
 def assigned(epoch: int, *partitions: int, topic_id: bytes = ID) -> messages.ShareGroupHeartbeatResponse:
     response = messages.ShareGroupHeartbeatResponse
     listed = [response.TopicPartitions(topic_id=topic_id, partitions=list(partitions))] if partitions else []
-    given = response.Assignment(topic_partitions=listed)
-    return response(member_epoch=epoch, heartbeat_interval_ms=10, assignment=given)
+    assignment = response.Assignment(topic_partitions=listed)
+    return response(member_epoch=epoch, heartbeat_interval_ms=10, assignment=assignment)
 
 
 @contextmanager
 def joined(coordinator: Coordinator) -> Iterator[BlockingShareMembership]:
     with BlockingServer(coordinator) as server:
         coordinator.server = server
-        given = {"bootstrap": server.bootstrap, "topic": "orders", "group": "lake", "timeoutMs": "2000"}
-        membership = BlockingShareMembership(read_share_options(given))
+        options = {"bootstrap": server.bootstrap, "topic": "orders", "group": "lake", "timeoutMs": "2000"}
+        membership = BlockingShareMembership(read_share_options(options))
         try:
             membership.join()
             yield membership

@@ -33,13 +33,13 @@ def group(share_front: Front, fresh: Callable[[str], str]) -> str:
 
 
 @pytest.fixture
-def given(share_front: Front, orders: Topic, group: str) -> dict[str, str]:
+def options(share_front: Front, orders: Topic, group: str) -> dict[str, str]:
     return {"bootstrap": share_front.bootstrap, "topic": orders.name, "group": group, "maxOffsetsPerTrigger": "2000"}
 
 
-def deliverable(given: dict[str, str]) -> int:
+def deliverable(options: dict[str, str]) -> int:
     """Offsets that another member is given now."""
-    with ShareMember(read_share_options(given), print) as member:
+    with ShareMember(read_share_options(options), print) as member:
         return count_of(each.span for each in member.fetch(10_000, 0.5).acquired)
 
 
@@ -58,31 +58,31 @@ class SlowTable:
         self._overwrite(*arguments)
 
 
-def run(spark: Any, given: dict[str, str], folder: Path) -> tuple[Any, list[str]]:
+def run(spark: Any, options: dict[str, str], folder: Path) -> tuple[Any, list[str]]:
     lines: list[str] = []
     lake, checkpoint = str(folder / "lake"), str(folder / "checkpoint")
-    return share_job.run(spark, given, lake, checkpoint, lines.append, once=True), lines
+    return share_job.run(spark, options, lake, checkpoint, lines.append, once=True), lines
 
 
 def test_despite_failures_and_repetitions_each_record_is_written_once_and_then_acknowledged(
-    spark: Any, given: dict[str, str], raw: Raw, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, options: dict[str, str], raw: Raw, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = SlowTable(Lake)
     monkeypatch.setattr(Lake, "overwrite", lambda *arguments: table(*arguments))
     with pytest.raises(Exception, match="no room"):
-        run(spark, given, tmp_path)
+        run(spark, options, tmp_path)
     assert table.has_failed
-    assert deliverable(given) == 3_000
-    (done, totals), lines = run(spark, given, tmp_path)  # repeats the batch, which is then delivered again
+    assert deliverable(options) == 3_000
+    (done, totals), lines = run(spark, options, tmp_path)  # repeats the batch, which is then delivered again
     assert done.rows == 3_000
     assert totals.redelivered == totals.refused > 0
     assert totals.acknowledged + totals.redelivered == 3_000
     assert ", lag 0; so far" in lines[-1]
     assert not lines[-1].endswith(" 0 renewals")
-    assert deliverable(given) == 0
+    assert deliverable(options) == 0
     forget_commit(tmp_path / "checkpoint" / "commits")
     produce_keys(raw, orders, 50)
-    (done, totals), _ = run(spark, given, tmp_path)
+    (done, totals), _ = run(spark, options, tmp_path)
     assert totals.acknowledged == 50
     rows = Lake(spark, str(tmp_path / "lake")).read("share_records")
     assert rows.count() == rows.select("partition", "offset").distinct().count() == 3_050
@@ -90,7 +90,7 @@ def test_despite_failures_and_repetitions_each_record_is_written_once_and_then_a
 
 
 def test_a_batch_of_a_topic_that_was_created_again_is_an_error_or_left_out(
-    spark: Any, given: dict[str, str], raw: Raw, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, options: dict[str, str], raw: Raw, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch was acquired and not written; the new topic is delivered from its beginning."""
 
@@ -100,12 +100,12 @@ def test_a_batch_of_a_topic_that_was_created_again_is_an_error_or_left_out(
     with monkeypatch.context() as broken:
         broken.setattr(Lake, "overwrite", fail)
         with pytest.raises(Exception, match="no room"):
-            run(spark, given, tmp_path)
+            run(spark, options, tmp_path)
     raw.delete_topic(orders)
     produce_keys(raw, raw.create_topic(orders.name, 2), 50)
     with pytest.raises(Exception, match=f"{orders.name} was deleted and created again"):
-        run(spark, given, tmp_path)
-    (done, totals), _ = run(spark, given | {"failOnDataLoss": "false"}, tmp_path)
+        run(spark, options, tmp_path)
+    (done, totals), _ = run(spark, options | {"failOnDataLoss": "false"}, tmp_path)
     assert (done.rows, totals.acknowledged) == (50, 50)
 
 
@@ -116,9 +116,9 @@ def forget_commit(commits: Path) -> None:
         (commits / name).unlink()
 
 
-def test_mistakes_are_reported_in_the_terms_of_users(spark: Any, given: dict[str, str], tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_the_terms_of_users(spark: Any, options: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(Exception, match="did you mean 'group'"):
-        spark.readStream.format("sharegroup").options(**given, grup="x").load()
-    ShareStream(spark, given, str(tmp_path))
-    with pytest.raises(BadOption, match=f"is that of group {given['group']} and topic"):
-        ShareStream(spark, given | {"group": "other"}, str(tmp_path))
+        spark.readStream.format("sharegroup").options(**options, grup="x").load()
+    ShareStream(spark, options, str(tmp_path))
+    with pytest.raises(BadOption, match=f"is that of group {options['group']} and topic"):
+        ShareStream(spark, options | {"group": "other"}, str(tmp_path))

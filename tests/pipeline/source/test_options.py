@@ -55,7 +55,7 @@ def test_a_plan_is_read_as_the_views_read_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("options", "text"),
     [
         ({"topic": "orders"}, "bootstrap names no server"),
         ({"bootstrap": "http://one"}, "write host:port"),
@@ -83,9 +83,9 @@ def test_a_plan_is_read_as_the_views_read_it(tmp_path: Path) -> None:
         ({"bootstrap": "one", "assign": "{}"}, "write {"),
     ],
 )
-def test_what_cannot_be_is_refused_with_advice(given: dict[str, str], text: str) -> None:
+def test_what_cannot_be_is_refused_with_advice(options: dict[str, str], text: str) -> None:
     with pytest.raises(BadOption) as refused:
-        read_options(given)
+        read_options(options)
     assert text in str(refused.value)
 
 

@@ -182,17 +182,17 @@ def test_offsets_in_options_can_be_tied_to_a_topic_id(
 ) -> None:
     """Both by a stream that was never started, and by a backfill."""
     ids = json.dumps({orders.name: topic_id_text(orders.topic_id)})
-    given = {"bootstrap": views_front.bootstrap, "topicIds": ids}
+    options = {"bootstrap": views_front.bootstrap, "topicIds": ids}
     hole = [{"topic": orders.name, "partition": 0, "first": 10, "last": 19}]
     starting = {"startingOffsets": json.dumps({orders.name: {"0": 1_000, "1": 1_000}}), "topicIds": ids}
     holes = {"offsetRanges": json.dumps(hole)}
-    assert len(rows_of(*batch_of(given | holes))) == 10
+    assert len(rows_of(*batch_of(options | holes))) == 10
     recreate(raw, orders, 50, partitions=1)
     with pytest.raises(TopicReplaced, match="deleted and created again"):
         reader_of(**starting).initialOffset()
     with pytest.raises(TopicReplaced, match="deleted and created again"):
-        batch_of(given | holes)
-    loses = given | {"failOnDataLoss": "false"}
+        batch_of(options | holes)
+    loses = options | {"failOnDataLoss": "false"}
     assert reader_of(failOnDataLoss="false", **starting).initialOffset()["t"] == {orders.name: {"0": 0}}
     assert rows_of(*batch_of(loses | holes)) == []
 
@@ -205,10 +205,10 @@ def batch_of(options: dict[str, str]) -> tuple[BatchReader, Any]:
 def test_offsets_that_are_excepted_are_not_read(views_front: Front, orders: Topic) -> None:
     """Unless the topic has another id than that of the option."""
     hole = [{"topic": orders.name, "partition": 0, "first": 10, "last": 1_399}]
-    given = {"bootstrap": views_front.bootstrap, "topic": orders.name, "exceptOffsets": json.dumps(hole)}
+    options = {"bootstrap": views_front.bootstrap, "topic": orders.name, "exceptOffsets": json.dumps(hole)}
     for id_of, rows in ((orders.topic_id, 1_610), (bytes(range(16)), 3_000)):
         ids = json.dumps({orders.name: topic_id_text(id_of)})
-        reader = StreamReader(read_options(given | {"topicIds": ids}))
+        reader = StreamReader(read_options(options | {"topicIds": ids}))
         end = reader.reportLatestOffset()
         rows_read = rows_of(reader, reader.partitions({"v": 2, "t": {}, "ids": {}}, end))
         assert len(rows_read) == rows

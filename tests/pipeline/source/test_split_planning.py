@@ -28,8 +28,8 @@ class Cluster(BlockingClusterClient):
 
 
 def batch(**options: str) -> dict[TopicPartition, tuple[int, int]]:
-    given = {"bootstrap": "one", "topic": "orders"} | options
-    read = read_options({name: value for name, value in given.items() if value})
+    source_options = {"bootstrap": "one", "topic": "orders"} | options
+    read = read_options({name: value for name, value in source_options.items() if value})
     return {place: tuple(span) for place, span in PlannedRead(Cluster(read), read).batch()}
 
 

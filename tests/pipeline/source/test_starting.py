@@ -20,17 +20,17 @@ from tests.support.raw import Raw, Topic
 def test_latest_is_resolved_once_and_kept(
     spark: Any, views_front: Front, raw: Raw, orders: Topic, tmp_path: Path
 ) -> None:
-    given = {"bootstrap": views_front.bootstrap, "topic": orders.name, "startingOffsets": "latest"}
-    kept = kept_start(spark, given, str(tmp_path))
-    assert json.loads(kept.offsets) == {orders.name: {"0": 1_500, "1": 1_500}}
+    options = {"bootstrap": views_front.bootstrap, "topic": orders.name, "startingOffsets": "latest"}
+    start = kept_start(spark, options, str(tmp_path))
+    assert json.loads(start.offsets) == {orders.name: {"0": 1_500, "1": 1_500}}
     produce_keys(raw, orders, 10)
-    assert kept_start(spark, given, f"{tmp_path}/") == kept
+    assert kept_start(spark, options, f"{tmp_path}/") == start
     assert (tmp_path / FILE).is_file()
     with pytest.raises(BadOption, match=f"is that of {orders.name}, not of payments: take another folder"):
-        kept_start(spark, given | {"topic": "payments"}, str(tmp_path))
+        kept_start(spark, options | {"topic": "payments"}, str(tmp_path))
 
 
 def test_the_start_replaces_the_requested_offsets() -> None:
-    kept = KeptStart("ab12", "orders", '{"orders": {"0": 7}}')
-    options = kept.options({"bootstrap": "one", "topic": "orders", "STARTINGOFFSETS": "latest"})
+    start = KeptStart("ab12", "orders", '{"orders": {"0": 7}}')
+    options = start.options({"bootstrap": "one", "topic": "orders", "STARTINGOFFSETS": "latest"})
     assert read_options(options).starting == {("orders", 0): 7}

@@ -57,11 +57,11 @@ def test_a_batch_has_at_most_the_allowed_offsets_and_never_goes_back(
     start: dict[TopicPartition, int], latest: dict[TopicPartition, int], most: int | None
 ) -> None:
     end = admitted(start, latest, most)
-    taken = {place: end[place] - start.get(place, latest[place]) for place in latest}
+    offset_counts = {place: end[place] - start.get(place, latest[place]) for place in latest}
     lags = {place: max(0, latest[place] - start.get(place, latest[place])) for place in latest}
     assert end.keys() == latest.keys()
-    assert all(0 <= taken[place] <= lags[place] for place in latest)
-    assert sum(taken.values()) == (sum(lags.values()) if most is None else min(most, sum(lags.values())))
+    assert all(0 <= offset_counts[place] <= lags[place] for place in latest)
+    assert sum(offset_counts.values()) == (sum(lags.values()) if most is None else min(most, sum(lags.values())))
 
 
 def test_a_small_partition_is_not_starved_by_a_large_one() -> None:
@@ -75,7 +75,7 @@ def test_a_partition_that_is_new_begins_at_its_first_offset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "end", "kept"),
+    ("ids", "end", "is_continued"),
     [
         ({"orders": ID}, {PLACES[0]: 9, PLACES[1]: 3}, True),
         ({"orders": OTHER}, {PLACES[0]: 9, PLACES[1]: 3}, False),
@@ -84,7 +84,7 @@ def test_a_partition_that_is_new_begins_at_its_first_offset() -> None:
     ],
 )
 def test_a_batch_begins_anew_where_the_topic_is_another_one(
-    ids: dict[str, bytes], end: dict[TopicPartition, int], kept: bool
+    ids: dict[str, bytes], end: dict[TopicPartition, int], is_continued: bool
 ) -> None:
     start = {PLACES[0]: 5, PLACES[1]: 3}
-    assert continued(start, ids, end, {"orders": ID}) == (start if kept else {})
+    assert continued(start, ids, end, {"orders": ID}) == (start if is_continued else {})

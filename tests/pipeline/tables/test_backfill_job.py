@@ -31,24 +31,24 @@ HOLE = {"topic": "orders", "partition": 0, "first": 5, "last": 9}
 def test_holes_and_live_reads_are_every_offset_once(
     spark: Any, views_front: Front, orders: Topic, fresh: Fresh, tmp_path: Path
 ) -> None:
-    group, given = fresh("group"), {"bootstrap": views_front.bootstrap}
+    group, options = fresh("group"), {"bootstrap": views_front.bootstrap}
     begin(views_front, group, orders, 100, "ic/1;150-299,400-1499")
     holes = [
         {"topic": orders.name, "partition": 0, "first": first, "last": last} for first, last in ((100, 149), (300, 399))
     ]
     tokens = backfill_job.read_tokens(json.dumps({"group": group, "holes": holes}))
     lines: list[str] = []
-    first = backfill_job.run(spark, given, tokens, str(tmp_path), lines.append, commit=False)
+    first = backfill_job.run(spark, options, tokens, str(tmp_path), lines.append, commit=False)
     assert first == (150, 150, 0, False)
-    again = backfill_job.run(spark, given, tokens, str(tmp_path), lines.append, commit=True)
+    again = backfill_job.run(spark, options, tokens, str(tmp_path), lines.append, commit=True)
     assert again == (150, 150, 0, True)
     assert lines[-1] == f"committed for group {group}"
     live = {*range(100), *range(150, 300), *range(400, 1_500)}
     rows = [row["offset"] for row in Lake(spark, str(tmp_path)).read("records").collect()]
     assert sorted([*live, *rows]) == list(range(1_500))
-    with BlockingClusterClient(read_options({**given, "topic": orders.name})) as cluster:
+    with BlockingClusterClient(read_options({**options, "topic": orders.name})) as cluster:
         assert CommitsOfGroup(cluster, group).states()[TopicPartition(orders.name, 0)].offset == 1_500
-    assert backfill_job.run(spark, given, tokens, str(tmp_path), lines.append, commit=True) == (0, 0, 0, False)
+    assert backfill_job.run(spark, options, tokens, str(tmp_path), lines.append, commit=True) == (0, 0, 0, False)
 
 
 @pytest.mark.broker
@@ -56,14 +56,14 @@ def test_holes_and_live_reads_are_every_offset_once(
 def test_overlapping_holes_are_loaded_once_though_the_group_finishes_a_part_in_between(
     spark: Any, views_front: Front, orders: Topic, fresh: Fresh, tmp_path: Path
 ) -> None:
-    group, given = fresh("group"), {"bootstrap": views_front.bootstrap}
+    group, options = fresh("group"), {"bootstrap": views_front.bootstrap}
     begin(views_front, group, orders, 100, "ic/1;300-399")
     tokens = tokens_of(group, orders, (100, 299))
-    assert backfill_job.run(spark, given, tokens, str(tmp_path), print, commit=False).rows == 200
+    assert backfill_job.run(spark, options, tokens, str(tmp_path), print, commit=False).rows == 200
     begin(views_front, group, orders, 100, "ic/1;149-199")
-    assert backfill_job.run(spark, given, tokens, str(tmp_path), print, commit=True).is_committed
+    assert backfill_job.run(spark, options, tokens, str(tmp_path), print, commit=True).is_committed
     wider = tokens_of(group, orders, (50, 120), (250, 350))
-    assert backfill_job.run(spark, given, wider, str(tmp_path), print, commit=False).rows == 101
+    assert backfill_job.run(spark, options, wider, str(tmp_path), print, commit=False).rows == 101
     rows = [row["offset"] for row in Lake(spark, str(tmp_path)).read("records").collect()]
     assert sorted(rows) == list(range(50, 351))
 
@@ -75,7 +75,7 @@ def test_backfill_and_ingest_into_one_table_are_each_record_once(
     spark: Any, views_front: Front, raw: Raw, orders: Topic, fresh: Fresh, tmp_path: Path, table_format: str
 ) -> None:
     """Backfill before the first start of the stream, then offsets that it has read, then offsets still to be read."""
-    group, given = fresh("group"), {"bootstrap": views_front.bootstrap}
+    group, options = fresh("group"), {"bootstrap": views_front.bootstrap}
     begin(views_front, group, orders, 100, "ic/1;300-399")
     lake, checkpoint = tmp_path / "lake", tmp_path / "checkpoint"
     lines: list[str] = []
@@ -83,12 +83,12 @@ def test_backfill_and_ingest_into_one_table_are_each_record_once(
     def fill(*holes: tuple[int, int], commit: bool = False) -> backfill_job.Backfilled:
         lines.clear()
         tokens, shape = tokens_of(group, orders, *holes), table_format
-        return backfill_job.run(spark, given, tokens, str(lake), lines.append, commit=commit, table_format=shape)
+        return backfill_job.run(spark, options, tokens, str(lake), lines.append, commit=commit, table_format=shape)
 
     def load(folder: Path) -> ingest_job.Ingested:
         lines.clear()
         starting = {"topic": orders.name, "startingOffsets": json.dumps({orders.name: {"0": 200}})}
-        return ingest_job.run(spark, given | starting, "2", str(lake), str(folder), lines.append, once=True)
+        return ingest_job.run(spark, options | starting, "2", str(lake), str(folder), lines.append, once=True)
 
     assert fill((150, 249)).rows == 100
     assert load(checkpoint).rows == 1_500 + 1_300 - 50
@@ -117,10 +117,10 @@ def test_holes_of_a_topic_that_was_created_again_are_refused(
     tokens = tokens_of(fresh("group"), orders, (10, 19))
     raw.delete_topic(orders)
     produce_keys(raw, raw.create_topic(orders.name, 2), 100)
-    given = {"bootstrap": views_front.bootstrap}
+    options = {"bootstrap": views_front.bootstrap}
     with pytest.raises(TopicReplaced, match="deleted and created again"):
-        backfill_job.run(spark, given, tokens, str(tmp_path), print, commit=False)
-    loses = given | {"failOnDataLoss": "false"}
+        backfill_job.run(spark, options, tokens, str(tmp_path), print, commit=False)
+    loses = options | {"failOnDataLoss": "false"}
     assert backfill_job.run(spark, loses, tokens, str(tmp_path), print, commit=False).rows == 0
 
 

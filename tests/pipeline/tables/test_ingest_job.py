@@ -19,9 +19,9 @@ PLAN = '{"version": 1, "hash": "murmur2-32", "ranges": [[0, 1000000000], [100000
 
 def ingest(spark: Any, front: Front, topic: Topic, folder: Path, ranges: str, **options: str) -> tuple[Any, list[str]]:
     lines: list[str] = []
-    given = {"bootstrap": front.bootstrap, "topic": topic.name, **options}
+    source_options = {"bootstrap": front.bootstrap, "topic": topic.name, **options}
     out, checkpoint = str(folder / "lake"), str(folder / "checkpoint")
-    return ingest_job.run(spark, given, ranges, out, checkpoint, lines.append, once=True), lines
+    return ingest_job.run(spark, source_options, ranges, out, checkpoint, lines.append, once=True), lines
 
 
 @pytest.mark.broker

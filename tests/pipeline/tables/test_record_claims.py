@@ -46,8 +46,8 @@ def test_a_stream_that_died_while_it_claimed_claims_again(spark: Any, tmp_path: 
     ranges = [{"topic": "orders", "partition": 0, "first": each, "last": each} for each in (6, 12)]
     assert claims.excepted(start, "cp", is_whole=True) == ranges
     document = json.loads(path.read_text())
-    kept = {name: value for name, value in document.items() if name != "except"}
-    Files(spark).write(str(path), json.dumps(kept))
+    unclaimed_document = {name: value for name, value in document.items() if name != "except"}
+    Files(spark).write(str(path), json.dumps(unclaimed_document))
     assert claims.excepted(start, "cp", is_whole=True) == ranges
     with claims.backfilling("one"):
         assert claims.excepted(start, "cp", is_whole=True) == ranges, "this is no first start"

@@ -36,7 +36,7 @@ def describe(world, topics=None, group_id="g", version=1, connection=None):
     return responded
 
 
-def begun(member, *places):
+def deliver_once(member, *places):
     """Fetch from these partitions, and release the records: a delivery has ended in each that has records."""
     response = member.fetch(*places)
     acks = {
@@ -85,7 +85,7 @@ def test_all_of_a_group_are_those_with_state_and_those_subscribed_to(world):
     member = world.member()
     member.heartbeat(0, ["t"])
     world.cluster.produce(topic, 2, 1)
-    begun(member, (topic, 1))
+    deliver_once(member, (topic, 1))
     world.member(member_id="m2").fetch(other)
     world.member(group_id="h").fetch((topic, 0))
     assert described(describe(world)) == {
@@ -124,7 +124,7 @@ def test_log_end_is_requested_from_the_leader(world):
     topic = world.cluster.create("t", leaders=(1, 2, 3))
     for partition, node in enumerate((1, 2, 3)):
         world.cluster.produce(topic, 3 + partition, partition)
-        begun(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
+        deliver_once(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
     before = len(world.cluster.requested)
     assert [lag for _, _, lag, _ in described(describe(world)).values()] == [3, 4, 5]
     assert sorted(node for key, node, _ in world.cluster.requested[before:] if key == 2) == [1, 2, 3]
@@ -134,7 +134,7 @@ def test_a_log_end_that_cannot_be_had_is_an_error_of_that_partition(world):
     topic = world.cluster.create("t", leaders=(1, 2))
     for partition, node in enumerate((1, 2)):
         world.cluster.produce(topic, 1, partition)
-        begun(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
+        deliver_once(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
     world.own.refuses = "no identity"
     codes = [code for _, _, _, code in described(describe(world)).values()]
     assert codes == [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION]
@@ -148,7 +148,7 @@ def test_a_log_end_that_cannot_be_had_is_an_error_of_that_partition(world):
 def test_version_0_requests_no_log_ends(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
-    begun(world.member(), topic)
+    deliver_once(world.member(), topic)
     before = world.cluster.count(2)
     assert described(describe(world, version=0)) == {("t", 0): (0, 5, -1, 0)}
     assert world.cluster.count(2) == before

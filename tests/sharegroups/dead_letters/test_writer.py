@@ -186,7 +186,7 @@ def test_slow_transactions_leave_time_for_other_changes() -> None:
     world.journal.holds = True
     topic = world.cluster.create("t")
     member = world.member()
-    begun, opened, start = list[float](), 0, world.timers.now()
+    commit_times, opened, start = list[float](), 0, world.timers.now()
     for step in range(4_000):
         if step % 20 == 0:
             world.cluster.produce(topic, 1)
@@ -195,10 +195,10 @@ def test_slow_transactions_leave_time_for_other_changes() -> None:
         opened = opened + 1 if world.journal.transactions else 0
         if opened == 10:
             world.journal.commit()
-            begun.append(world.timers.now())
+            commit_times.append(world.timers.now())
         world.timers.advance(0.001)
-    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
-    assert begun[0] < start + 0.05
+    pauses = [later - earlier for earlier, later in itertools.pairwise(commit_times)]
+    assert commit_times[0] < start + 0.05
     assert all(0.29 <= pause <= 0.4 for pause in pauses[6:]), pauses
 
 

@@ -85,10 +85,10 @@ def test_many_fetches_are_fed_by_one_upstream_fetch(world):
     for _ in range(50):
         world.cluster.produce(topic, 10)
     member = world.member()
-    taken = acquired(member.fetch(topic, max_records=10))
+    acquired_ranges = acquired(member.fetch(topic, max_records=10))
     for _ in range(49):
-        taken += acquired(member.fetch(max_records=10))
-    assert taken == [(i * 10, i * 10 + 9, 1) for i in range(50)]
+        acquired_ranges += acquired(member.fetch(max_records=10))
+    assert acquired_ranges == [(i * 10, i * 10 + 9, 1) for i in range(50)]
     assert world.cluster.count(1) == 1
     assert world.services.reads.cache.bytes == 0
 

@@ -96,6 +96,6 @@ def test_small_part_of_a_large_response_is_copied(world):
     world.cluster.produce(topic, 1, 0)
     world.cluster.produce(topic, 1, 1, value=bytes(10_000))
     world.member().fetch(topic, max_records=1, max_bytes=1)
-    kept = [chunk for chunks in world.services.reads.cache._chunks.values() for chunk in chunks]
-    sizes = {len(c.records.obj) for c in kept if len(c.records) < 1000}
+    cached_chunks = [chunk for chunks in world.services.reads.cache._chunks.values() for chunk in chunks]
+    sizes = {len(c.records.obj) for c in cached_chunks if len(c.records) < 1000}
     assert all(size < 1000 for size in sizes)

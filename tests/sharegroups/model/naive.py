@@ -59,7 +59,7 @@ class Naive:
     ) -> list[tuple[int, int, int]]:  # fmt: skip
         self.batches, self.batch_size, self.record_limit = batches, batch_size, record_limit
         self.settings, self.member, self.now = settings, member, now
-        self.taken: list[tuple[int, int, int]] = []
+        self.acquired_ranges: list[tuple[int, int, int]] = []
         if max_records <= 0 or not batches or batches[-1].last_offset < self.start:
             return []
         self.base = batches[0].base_offset
@@ -76,7 +76,7 @@ class Naive:
             self._walk(max(self.base, self.start))
         self._archive_aborted(aborted)
         self.advance()
-        return self.taken
+        return self.acquired_ranges
 
     def _walk(self, offset: int) -> None:
         while offset <= self.data_last and self.acquired < self.budget:
@@ -149,7 +149,7 @@ class Naive:
                 entries[-1][1] = offset
             else:
                 entries.append([offset, offset, count])
-        self.taken += [(first, last, count) for first, last, count in entries]
+        self.acquired_ranges += [(first, last, count) for first, last, count in entries]
 
     def _fresh(self, first: int, last: int) -> None:
         remaining = self.budget - self.acquired
@@ -174,7 +174,7 @@ class Naive:
                 self.records[offset] = Record(delivery)
                 if offset <= upto:
                     self._hold(offset)
-            self.taken.append((one, upto, 1))
+            self.acquired_ranges.append((one, upto, 1))
         self.acquired += last - first + 1
         self.end = max(self.end, last)
 
@@ -187,18 +187,18 @@ class Naive:
 
     def _archive_aborted(self, aborted: Sequence[tuple[int, int]]) -> None:
         lost = {offset for first, last in aborted for offset in range(first, last + 1)}
-        kept: list[list[int]] = []
-        for first, last, count in self.taken:
+        visible_ranges: list[list[int]] = []
+        for first, last, count in self.acquired_ranges:
             for offset in range(first, last + 1):
                 if offset in lost:
                     self._release(offset, ARCHIVED)
             inside = [offset for offset in range(first, last + 1) if offset not in lost]
             for offset in inside:
-                if kept and kept[-1][1] == offset - 1 and kept[-1][3] == first:
-                    kept[-1][1] = offset
+                if visible_ranges and visible_ranges[-1][1] == offset - 1 and visible_ranges[-1][3] == first:
+                    visible_ranges[-1][1] = offset
                 else:
-                    kept.append([offset, offset, count, first])
-        self.taken = [(first, last, count) for first, last, count, _ in kept]
+                    visible_ranges.append([offset, offset, count, first])
+        self.acquired_ranges = [(first, last, count) for first, last, count, _ in visible_ranges]
 
     # Acknowledge.
 
@@ -321,32 +321,32 @@ class Naive:
 
     def stored(self, *changes: Change) -> tuple[int, dict[int, tuple[int, int]]]:
         """Start offset and what is kept of each offset, as it will be when `changes` are applied."""
-        kept: dict[int, tuple[int, int]] = {}
+        states: dict[int, tuple[int, int]] = {}
         for offset, record in self.records.items():
             state, count = record.state, record.count
             if state == HELD:
                 change = record.change if record.change in changes else None
                 state, count = (FREE, count - 1) if change is None else (change.targets[offset], count)
-            kept[offset] = (state, count)
+            states[offset] = (state, count)
         start = self.start
-        while start <= self.end and start not in self.unread and kept.get(start, (ACCEPTED, 0))[0] != FREE:
+        while start <= self.end and start not in self.unread and states.get(start, (ACCEPTED, 0))[0] != FREE:
             start += 1
-        return start, {o: pair for o, pair in kept.items() if o >= start and pair != (FREE, 0)}
+        return start, {o: pair for o, pair in states.items() if o >= start and pair != (FREE, 0)}
 
     def reload(self) -> Naive:
         """Return what a restart makes of it."""
-        start, kept = self.stored()
+        start, states = self.stored()
         fresh = Naive(start)
-        fresh.end = max(kept, default=start - 1)
+        fresh.end = max(states, default=start - 1)
         delivery = None
         for offset in range(start, fresh.end + 1):
-            if offset not in kept:
+            if offset not in states:
                 fresh.unread.add(offset)
                 delivery = None
                 continue
-            if delivery is None or kept[offset - 1] != kept[offset]:
+            if delivery is None or states[offset - 1] != states[offset]:
                 delivery = Delivery(offset, offset)
             delivery.last = offset
-            fresh.records[offset] = Record(delivery, *kept[offset])
+            fresh.records[offset] = Record(delivery, *states[offset])
         fresh.advance()
         return fresh

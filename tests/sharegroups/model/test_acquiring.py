@@ -22,10 +22,10 @@ class TestFreshOffsets:
         """Each is work: a client that requests batches of one record gets larger ones if there are very many."""
         monkeypatch.setattr("kafka_share_proxy.sharegroups.model.acquiring.CUTS_MAX", 10)
         singles = [(offset, offset) for offset in range(100)]
-        taken = Play(*singles).poll(100, size=1)
-        assert [first for first, _, _ in taken[1:]] == [last + 1 for _, last, _ in taken[:-1]]
-        assert (taken[0][0], taken[-1][1]) == (0, 99)
-        assert 5 < len(taken) <= 12
+        acquired_ranges = Play(*singles).poll(100, size=1)
+        assert [first for first, _, _ in acquired_ranges[1:]] == [last + 1 for _, last, _ in acquired_ranges[:-1]]
+        assert (acquired_ranges[0][0], acquired_ranges[-1][1]) == (0, 99)
+        assert 5 < len(acquired_ranges) <= 12
 
     def test_a_batch_size_of_nothing_is_one_of_a_record(self) -> None:
         """It may come from any client."""
@@ -150,10 +150,10 @@ class TestStorable:
         """60,000 records in one log batch, alternately accepted and released: 1.2 MB as a whole."""
         play, largest = Play((0, 59_999)), 0
         for _ in range(100_000):
-            taken = play.poll(60_000, exact=exact)
-            if not taken:
+            acquired_ranges = play.poll(60_000, exact=exact)
+            if not acquired_ranges:
                 break
-            for first, last, count in taken:
+            for first, last, count in acquired_ranges:
                 types = [ACCEPT if count > 1 or offset % 2 else RELEASE for offset in range(first, last + 1)]
                 assert play.ack((first, last, types)) is None
             snapshot = play.partition.snapshot()

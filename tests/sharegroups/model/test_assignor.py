@@ -87,8 +87,8 @@ def test_a_member_that_leaves_moves_only_what_balance_requires(names, partitions
     after = assign(dict.fromkeys(stayed, frozenset(partitions)), partitions, before)
     for name, quota in zip(stayed, quotas(len(stayed), total), strict=True):
         mine = {(tid, n) for tid, numbers in before[name].items() for n in numbers}
-        kept = {(tid, n) for tid, numbers in after[name].items() for n in numbers} & mine
-        assert len(kept) == min(len(mine), quota)
+        retained_partitions = {(tid, n) for tid, numbers in after[name].items() for n in numbers} & mine
+        assert len(retained_partitions) == min(len(mine), quota)
 
 
 def test_partitions_are_dealt_in_order():

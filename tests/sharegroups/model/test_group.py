@@ -463,8 +463,10 @@ class AnyHistory(RuleBasedStateMachine):
         assert {member.epoch for member in members} <= {self.play.group.epoch}
         for name, info in self.play.topics.items():
             subscribers = [member for member in members if name in member.topics]
-            given = {number for member in subscribers for number in member.assigned.get(info.topic_id, ())}
-            assert given == (set(range(info.partitions)) if subscribers else set())
+            assigned_partitions = {
+                number for member in subscribers for number in member.assigned.get(info.topic_id, ())
+            }
+            assert assigned_partitions == (set(range(info.partitions)) if subscribers else set())
 
     @invariant()
     def consistent(self):

@@ -203,10 +203,10 @@ class TestScan:
     def test_locked_records_stay_within_the_limit_of_the_group(self) -> None:
         play = Ordered("abcdefghij" * 30, locks=100, batch=10)
         play.stored |= {"share.ordering": "key"}
-        taken = play.poll(records=5)
+        offsets = play.poll(records=5)
         while more := play.poll(records=5):
-            taken += more
-        assert taken == list(range(10))
+            offsets += more
+        assert offsets == list(range(10))
 
     def test_blocked_records_count_as_blocked_with_their_hottest_key(self) -> None:
         play = Ordered("aabba")

@@ -352,9 +352,11 @@ class World:
         )
 
     def compare_snapshot(self, snapshot: ShareSnapshot, stored: tuple[int, dict[int, tuple[int, int]]]) -> None:
-        kept = {o: (state, count) for first, last, state, count in snapshot.batches for o in range(first, last + 1)}
-        assert (snapshot.start_offset, kept) == stored
-        assert snapshot.delivery_complete_count == sum(1 for state, _ in kept.values() if state != 0)
+        snapshot_states = {
+            o: (state, count) for first, last, state, count in snapshot.batches for o in range(first, last + 1)
+        }
+        assert (snapshot.start_offset, snapshot_states) == stored
+        assert snapshot.delivery_complete_count == sum(1 for state, _ in snapshot_states.values() if state != 0)
         for left, right in zip(snapshot.batches, snapshot.batches[1:], strict=False):
             assert left[1] < right[0]
             assert left[1] + 1 < right[0] or left[2:] != right[2:], "neighbours that are alike are one batch"

@@ -271,8 +271,10 @@ def test_responses_are_compressed_if_set(codec):
     world.produce(base, KEYS, codec=compression.GZIP)
     response = partitions_of(world.fetch(world.connect(), {view: {0: 0, 1: 0}}).message)
     assert sorted(offsets_in(response[view, 0].records) + offsets_in(response[view, 1].records)) == list(range(200))
-    kept = [b for slot in (0, 1) for b in records.iter_batches(response[view, slot].records) if not b.is_control]
-    assert {batch.compression for batch in kept} == {codec}
+    data_batches = [
+        b for slot in (0, 1) for b in records.iter_batches(response[view, slot].records) if not b.is_control
+    ]
+    assert {batch.compression for batch in data_batches} == {codec}
 
 
 def test_batch_that_cannot_be_read_is_noted(world):

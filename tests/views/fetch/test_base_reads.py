@@ -24,9 +24,9 @@ def head(topic, offset: int = 0, partition: int = 0, epoch: int = 5) -> Partitio
 
 
 def read(world, *heads, plains=(), **options):
-    given = {"wait_s": 0.0, "max_bytes": 1 << 20, "read_committed": False} | options
+    arguments = {"wait_s": 0.0, "max_bytes": 1 << 20, "read_committed": False} | options
     client = world.connect()
-    return client, ViewRead(client, world.services, world.views.reads, heads, plains, **given)
+    return client, ViewRead(client, world.services, world.views.reads, heads, plains, **arguments)
 
 
 def test_response_becomes_a_chunk_that_others_find(world):

@@ -332,10 +332,10 @@ def test_records_of_a_response_count_while_it_waits_for_more(world):
     reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
     assert not reply.done
     read = len(world.base.logs[0].batches[0][2])
-    kept = responses.used - read
-    assert 0 < kept < read
+    own_bytes = responses.used - read
+    assert 0 < own_bytes < read
     world.timers.advance(0.8)
-    assert len(entry(reply, world.v, 0).records) >= kept
+    assert len(entry(reply, world.v, 0).records) >= own_bytes
     assert responses.used == 0
 
 

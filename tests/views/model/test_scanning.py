@@ -43,8 +43,10 @@ class Batch:
         return sum(slot is not None for slot in self.slots)
 
     def part(self, slot: int) -> Part:
-        kept = [self.base_offset + i for i, owner in enumerate(self.slots) if owner == slot]
-        return Part(bytes(10 * len(kept)) if kept else None, kept[-1] if kept else -1, len(kept), kept)
+        offsets = [self.base_offset + i for i, owner in enumerate(self.slots) if owner == slot]
+        return Part(
+            bytes(10 * len(offsets)) if offsets else None, offsets[-1] if offsets else -1, len(offsets), offsets
+        )
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Broker:
         self.end = log[-1].last_offset + 1 if log else 0
         self.now = 0.0
         self.rounds: list[tuple[int, float]] = []
-        self.kept: dict[SlotScan, list[int]] = {}
+        self.slot_offsets: dict[SlotScan, list[int]] = {}
 
     def run(self, scan: FetchScan, limit: int = 1000) -> None:
         for _ in range(limit):
@@ -99,13 +101,13 @@ class Broker:
             scan.take(slots, batch, parts)
             for slot, part in zip(slots, parts, strict=True):
                 if slot.bytes > before[slot]:
-                    self.kept.setdefault(slot, []).extend(part.offsets)
+                    self.slot_offsets.setdefault(slot, []).extend(part.offsets)
         base.on_response(place, Facts(self.end, self.end, 0))
 
 
 def scan_of(*bases: BaseScan, plains: tuple[PlainScan, ...] = (), **options: float) -> FetchScan:
-    given = {"deadline": 1.0, "min_bytes": 1, "max_bytes": 1 << 20, "scanned_max": 1 << 20} | options
-    return FetchScan(list(bases), plains, **given)
+    arguments = {"deadline": 1.0, "min_bytes": 1, "max_bytes": 1 << 20, "scanned_max": 1 << 20} | options
+    return FetchScan(list(bases), plains, **arguments)
 
 
 SLOTS = st.integers(0, 3)
@@ -130,7 +132,7 @@ def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, ma
         assert broker.now <= 1.0
         assert sum(slot.position for slot in slots) > sum(offsets.values())
         for slot in slots:
-            got[slot.slot] += broker.kept.get(slot, [])
+            got[slot.slot] += broker.slot_offsets.get(slot, [])
             gap = slot.gap
             assert slot.position == (gap.last_offset + 1 if gap else max(slot.position, slot.fetch_offset))
             offsets[slot.slot] = slot.position
@@ -146,10 +148,10 @@ def test_gap_begins_after_what_is_kept_and_ends_at_what_was_scanned(batches, num
     log, slot = log_of(batches), SlotScan(number, 0, 1 << 20)
     for batch in log:
         slot.take(batch, batch.part(number), 1 << 20, at_least_one=False)
-    kept = [b.base_offset + i for b in log for i, owner in enumerate(b.slots) if owner == number]
+    offsets = [b.base_offset + i for b in log for i, owner in enumerate(b.slots) if owner == number]
     last = log[-1]
     all_kept = last.records_count > 0 and all(owner in (number, None) for owner in last.slots)
-    if all_kept or (kept and kept[-1] == last.last_offset):
+    if all_kept or (offsets and offsets[-1] == last.last_offset):
         assert slot.gap is None
         assert slot.cut_last_part_to is None
         return
@@ -164,8 +166,8 @@ def test_gap_begins_after_what_is_kept_and_ends_at_what_was_scanned(batches, num
         assert first == holder.last_offset + 1
         assert slot.cut_last_part_to is None
     else:
-        assert first == kept[-1] + 1
-        assert slot.cut_last_part_to == (None if kept[-1] == holder.last_offset else kept[-1])
+        assert first == offsets[-1] + 1
+        assert slot.cut_last_part_to == (None if offsets[-1] == holder.last_offset else offsets[-1])
 
 
 def test_gap_begins_at_the_fetch_offset_where_nothing_was_kept():

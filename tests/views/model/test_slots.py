@@ -79,15 +79,15 @@ def test_a_filter_keeps_its_ranges_and_its_keys() -> None:
     ranges = ((1 << 31, (1 << 31) + 99), (0, 1 << 29), (1 << 28, 1 << 30), ((1 << 30) + 1, (1 << 30) + 5))
     cut = KeyFilterCut(ranges, (b"17", b"1999", b"", b"never"))
     for key in [*KEYS, b""]:
-        kept = key in {b"17", b"1999", b""} or any(first <= murmur2(key) <= last for first, last in ranges)
-        assert cut.slot_of(key, 3) == (0 if kept else NOWHERE)
+        is_kept = key in {b"17", b"1999", b""} or any(first <= murmur2(key) <= last for first, last in ranges)
+        assert cut.slot_of(key, 3) == (0 if is_kept else NOWHERE)
 
 
-@pytest.mark.parametrize(("rule", "kept"), [(NullKeys.DROP, {NOWHERE}), (NullKeys.KEEP, {0})])
-def test_a_filter_says_what_becomes_of_records_without_a_key(rule: NullKeys, kept: set[int]) -> None:
+@pytest.mark.parametrize(("rule", "slots"), [(NullKeys.DROP, {NOWHERE}), (NullKeys.KEEP, {0})])
+def test_a_filter_says_what_becomes_of_records_without_a_key(rule: NullKeys, slots: set[int]) -> None:
     """All or none of them, whatever the ranges."""
     cut = KeyFilterCut(((0, 1 << 31),), (), rule)
-    assert {cut.slot_of(None, offset) for offset in range(100)} == kept
+    assert {cut.slot_of(None, offset) for offset in range(100)} == slots
 
 
 def test_a_filter_may_take_records_without_a_key_by_offset() -> None:

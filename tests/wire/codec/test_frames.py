@@ -36,8 +36,8 @@ def test_a_response_in_pieces_is_the_same_frame(size: int) -> None:
 
     records = bytes(range(256)) * (size // 256) + bytes(size % 256)
     whole = frames.response(1, 12, 3, response(records))
-    for given in (records, memoryview(records), frames.Pieces([records[:7], memoryview(records)[7:]])):
-        frame = frames.response_frame(1, 12, 3, response(given))
+    for payload in (records, memoryview(records), frames.Pieces([records[:7], memoryview(records)[7:]])):
+        frame = frames.response_frame(1, 12, 3, response(payload))
         assert bytes(frame) == whole
         assert len(frame) == len(whole)
         if size >= 2 * frames.PIECE_MIN:

@@ -109,8 +109,8 @@ def test_records_below_the_position_are_left_out() -> None:
 
 def test_what_compaction_took_away_moves_the_position() -> None:
     """Gaps before, between and after records, and batches that it emptied."""
-    kept = [Record(offset=12), Record(offset=15)]
-    response = records.build_batch(10, kept, last_offset=19) + records.build_batch(20, [], last_offset=29)
+    remaining_records = [Record(offset=12), Record(offset=15)]
+    response = records.build_batch(10, remaining_records, last_offset=19) + records.build_batch(20, [], last_offset=29)
     assert read(response, 10) == ([12, 15], 30)
     assert read(response, 16) == ([], 30)
     assert read(response, 25) == ([], 30)

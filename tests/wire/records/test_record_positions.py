@@ -200,9 +200,9 @@ def test_an_empty_batch_has_no_rows(kernel: str) -> None:
 @every_kernel
 def test_log_append_time_goes_for_all_records(kernel: str) -> None:
     batch = some_batch(random.Random(3))
-    taken = built(kernel, batch, 77)
-    assert {(record.timestamp, record.timestamp_type) for record in taken} == {(77, records.LOG_APPEND_TIME)}
-    assert [record.key for record in taken] == [record.key for record in built(kernel, batch)]
+    built_records = built(kernel, batch, 77)
+    assert {(record.timestamp, record.timestamp_type) for record in built_records} == {(77, records.LOG_APPEND_TIME)}
+    assert [record.key for record in built_records] == [record.key for record in built(kernel, batch)]
 
 
 @every_kernel

@@ -105,8 +105,8 @@ def test_left_out_records_are_those_of_the_ranges(
     places = st.tuples(st.integers(base - 3, last + 3), st.integers(0, 300))
     ranges = sorted((first, first + size) for first, size in draw.draw(st.lists(places, max_size=4)))
     runs = lazy.outside(ranges)
-    kept = [r for r in expected if not any(first <= r.offset <= end for first, end in ranges)]
-    assert [record for run in runs for record in run] == kept
+    remaining_records = [r for r in expected if not any(first <= r.offset <= end for first, end in ranges)]
+    assert [record for run in runs for record in run] == remaining_records
     assert all(len(run) for run in runs)
     start = draw.draw(st.integers(base - 3, last + 3))
     assert list(lazy.from_offset(start)) == [record for record in expected if record.offset >= start]

@@ -133,7 +133,7 @@ def test_keys_of_bytes_that_are_no_records_are_errors() -> None:
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
 def test_last_values_are_those_of_the_decoded_records() -> None:
     """Also of bytes that are no records, with a right checksum over them: those are left to the decoder."""
-    chance, taken = random.Random(9), 0
+    chance, outcome_count = random.Random(9), 0
     for number in range(4000):
         keys = [chance.choice((b"\0\0a", b"\0\1" + b"b" * 70, b"\0\0", b"\0\2", b"\0", None)) for _ in "123"]
         keyed = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
@@ -158,8 +158,8 @@ def test_last_values_are_those_of_the_decoded_records() -> None:
         assert values == expected
         assert writers == dict.fromkeys((record.key for record in opened), (5, 2))
         assert outcome == (len(sealed), header.last_offset + 1, max(header.max_timestamp, -1))
-        taken += 1
-    assert taken > 100
+        outcome_count += 1
+    assert outcome_count > 100
 
 
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")

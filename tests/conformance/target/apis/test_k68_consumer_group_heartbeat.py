@@ -20,12 +20,12 @@ async def test_partitions_move_when_their_owner_has_revoked_them() -> None:
         await advance(cluster, 1)
         assert partitions_of(await caller.join_consumer("g", "m2", "t")) == []
         revoking = await caller.beat("g", "m1", first.member_epoch)
-        kept = partitions_of(revoking)
-        assert (len(kept), revoking.member_epoch) == (1, first.member_epoch)
-        owned = [{"topic_id": topic_id, "partitions": kept}]
+        retained_partitions = partitions_of(revoking)
+        assert (len(retained_partitions), revoking.member_epoch) == (1, first.member_epoch)
+        owned = [{"topic_id": topic_id, "partitions": retained_partitions}]
         done = await caller.beat("g", "m1", first.member_epoch, topic_partitions=owned)
         assert done.member_epoch == first.member_epoch + 1
-        assert partitions_of(await caller.beat("g", "m2", done.member_epoch)) == [1 - kept[0]]
+        assert partitions_of(await caller.beat("g", "m2", done.member_epoch)) == [1 - retained_partitions[0]]
 
 
 async def test_a_member_without_heartbeat_is_fenced() -> None:

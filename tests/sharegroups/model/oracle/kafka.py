@@ -186,9 +186,9 @@ def _passed(theirs: str, ours: str) -> bool:
     """True if the engine's start offset merely passed settled records that Kafka still keeps."""
     start = int(ours.split(" ")[0])
     words = [(int(word.split("-")[0]), word) for word in theirs.split(" ")[4:]]
-    kept = [word for first, word in words if first >= start]
+    remaining_words = [word for first, word in words if first >= start]
     settled = [int(word.split(":")[1]) >= ACKNOWLEDGED for first, word in words if first < start]
-    return all(settled) and bool(settled) and kept == ours.split(" ")[4:]
+    return all(settled) and bool(settled) and remaining_words == ours.split(" ")[4:]
 
 
 class Parted(Exception):

@@ -547,7 +547,7 @@ def _has_coordinator(raw: Raw, name: str) -> bool:
 
 def _on_native(script: ScriptOf, seed: int, kafka: Cluster, topic: str, group: str) -> Trace:
     with Raw(kafka.bootstrap) as raw:
-        raw.create_topic(topic, 2)
+        raw.create_topic(topic, 2, {"retention.ms": "-1"})  # START_MS is longer ago than a week
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
         raw.coordinator(group)
         until(

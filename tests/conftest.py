@@ -167,7 +167,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End what the tests of a group share, after the last of them: brokers take CPU while nobody needs them."""
+    """End what the tests of a group share, after the last of them: idle brokers take CPU, too."""
     if nextitem is not None and _group(item) != _group(nextitem):
         item.session._setupstate.teardown_exact(None)
 

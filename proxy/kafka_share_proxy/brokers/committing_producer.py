@@ -13,7 +13,7 @@ import trio
 
 from kafka_share_proxy.brokers import producer_messages
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
-from kafka_share_proxy.brokers.queries import CoordinatorOf
+from kafka_share_proxy.brokers.queries import COORDINATOR_ELSEWHERE, CoordinatorOf
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
@@ -28,15 +28,7 @@ TRIES, PAUSE_S = 100, 0.1
 NO_PRODUCER = -1
 NO_GENERATION = -1
 
-_AGAIN = frozenset(
-    {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
+_AGAIN = COORDINATOR_ELSEWHERE | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 class TransactionFailed(ProxyError):

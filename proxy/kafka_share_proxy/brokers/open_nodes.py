@@ -10,7 +10,12 @@ import trio
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
-from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators, about_topics
+from kafka_share_proxy.brokers.queries import (
+    COORDINATOR_ELSEWHERE,
+    CoordinatorOf,
+    about_coordinators,
+    about_topics,
+)
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
@@ -20,19 +25,11 @@ from kafka_share_proxy.wire.values import Address, TopicPartition
 R = TypeVar("R", bound=Message)
 
 TRIES, PAUSE_S = 20, 0.3
-"""Attempts to look up a coordinator, and seconds between them: the first makes the brokers create its topic.
-
-Also attempts to read committed offsets.
+"""Attempts to look up a coordinator, or to read offsets from it, and seconds between them: the first look-up makes the
+brokers create its topic.
 """
 OFFSET_FETCH_VERSION = 8
-_UNSETTLED = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
+_UNSETTLED = COORDINATOR_ELSEWHERE | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 """The coordinator of a group moves or loads, or a transaction is open."""
 
 

@@ -7,8 +7,14 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.errors import ErrorCode
 
 TopicEntry: TypeAlias = "messages.MetadataResponse.MetadataResponseTopic"
+
+COORDINATOR_ELSEWHERE = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""Codes of a broker that is not the coordinator, or not yet."""
 
 
 class CoordinatorOf(IntEnum):

@@ -12,8 +12,9 @@ import trio
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
+from kafka_share_proxy.brokers.queries import COORDINATOR_ELSEWHERE
 from kafka_share_proxy.brokers.replaced import ResponseDue, unless_replaced
-from kafka_share_proxy.durable.member_errors import ELSEWHERE, NotReadyYet
+from kafka_share_proxy.durable.member_errors import NotReadyYet
 from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -90,6 +91,6 @@ class GroupCoordinator:
         response, _ = await self._client.send_request(ApiKey.FIND_COORDINATOR, request)
         (entry,) = response.coordinators
         if entry.error_code != ErrorCode.NONE:
-            kind = NotReadyYet if entry.error_code in ELSEWHERE else UpstreamLost
+            kind = NotReadyYet if entry.error_code in COORDINATOR_ELSEWHERE else UpstreamLost
             raise kind(f"the coordinator of group {GROUP}: {error_name(entry.error_code)}")
         return self._client.address_of(entry.node_id, Address(entry.host, entry.port))

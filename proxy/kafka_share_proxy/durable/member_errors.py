@@ -5,10 +5,6 @@ from __future__ import annotations
 from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 
-ELSEWHERE = frozenset(
-    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-)
-"""Codes of a broker that is not the coordinator of the group, or not yet."""
 _CONTINUED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
 
 

@@ -16,11 +16,12 @@ import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
+from kafka_share_proxy.brokers.queries import COORDINATOR_ELSEWHERE
 from kafka_share_proxy.brokers.replaced import ResponseDue
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.group_coordinator import RETRY_SOON_S, GroupCoordinator
 from kafka_share_proxy.durable.heartbeat_pace import HeartbeatPace
-from kafka_share_proxy.durable.member_errors import ELSEWHERE, NotAMember, NotReadyYet, error_of
+from kafka_share_proxy.durable.member_errors import NotAMember, NotReadyYet, error_of
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
     FLEET_PROTOCOL,
@@ -244,7 +245,7 @@ class Membership:
                 self._lease.on_heartbeat(code, sent)
                 self._was_renewed()
                 return code
-            if code in ELSEWHERE:
+            if code in COORDINATOR_ELSEWHERE:
                 raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
             self._lease.on_heartbeat(code, sent)
             raise self._membership_error(code)
@@ -330,7 +331,7 @@ class Membership:
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
             return None
-        if code in ELSEWHERE:
+        if code in COORDINATOR_ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._membership_error(code)
@@ -364,7 +365,7 @@ class Membership:
         code = ErrorCode.of(response.error_code)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return None
-        if code in ELSEWHERE:
+        if code in COORDINATOR_ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._membership_error(code)

@@ -20,7 +20,7 @@ from kafka_share_proxy.forwarding.connection_state import MOVED
 from kafka_share_proxy.forwarding.dispatch.passing_requests import NONE_PASS, passing
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.drain_order import Spread
-from kafka_share_proxy.forwarding.fair_share import Given
+from kafka_share_proxy.forwarding.fair_share import Placement
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
@@ -141,7 +141,7 @@ class Plane:
         if connection.id in self._connections:
             connection.guarded(connection.drain)
 
-    def give(self, placements: Iterable[Given], send: Callable[[int, ForwardedConnection], bool]) -> None:
+    def give(self, placements: Iterable[Placement], send: Callable[[int, ForwardedConnection], bool]) -> None:
         """Let other workers continue connections. `send`: see ForwardedConnection.give_way, for a place."""
         for number, (place, connection) in enumerate(placements):
             at = self.reactor.now() + number * GIVE_EVERY_S

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SETTLED_S = 1.0
 """Age at which a connection is looked at: by then it has a client id and a broker, or has ended."""
 
-Given = tuple[int, "ForwardedConnection"]
+Placement = tuple[int, "ForwardedConnection"]
 """Place of a worker, and the connection that it should continue."""
 
 
@@ -60,7 +60,9 @@ class FairShare:
         self._checked = 0
         """Highest id of a connection that was compared with these places."""
 
-    def misplaced(self, connections: Iterable[ForwardedConnection], places: WorkerPlaces, now: float) -> list[Given]:
+    def misplaced(
+        self, connections: Iterable[ForwardedConnection], places: WorkerPlaces, now: float
+    ) -> list[Placement]:
         """Return the connections that others should serve, once for each. `connections`: by ascending id."""
         if places != self._places:
             self._places, self._checked = places, 0
@@ -75,7 +77,7 @@ class FairShare:
         ]
 
 
-def share_of(new: int, connections: Iterable[ForwardedConnection], places: WorkerPlaces) -> list[Given]:
+def share_of(new: int, connections: Iterable[ForwardedConnection], places: WorkerPlaces) -> list[Placement]:
     """Return the connections for the worker at the place `new`, which has replaced another and has none."""
     shared = defaultdict(list)
     for connection in connections:

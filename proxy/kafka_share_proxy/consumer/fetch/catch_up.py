@@ -197,9 +197,8 @@ class CatchUp:
         caught_up.user_text = offset.metadata or caught_up.user_text
         flow = caught_up.flow_of(offset.offset, self._child(partition))
         if flow is Flow.CHILD and offset.offset > self._child(partition):
-            self.positions.seek(
-                partition, offset.offset, ranges=caught_up.child_ranges
-            )  # processed without having been returned
+            # processed without having been returned
+            self.positions.seek(partition, offset.offset, ranges=caught_up.child_ranges)
         return self._ending(partition, caught_up.commit(offset.offset, flow))
 
     def _ending(self, partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetAndMetadata:

@@ -162,12 +162,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     if any("@" not in item.nodeid for item in items):
         raise pytest.UsageError("this pytest-xdist and this pytest do not agree about groups (see pyproject.toml)")
-    items.sort(key=lambda item: rank_of(item.nodeid.rpartition("@")[2], item.keywords))
+    items.sort(key=lambda item: rank_of(_group(item), item.keywords))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End what the tests of a group share, after the last of them: idle brokers take CPU, too."""
+    """End what the tests of a group share, after the last of them: idle brokers take CPU, too.
+
+    pytest has no public function for it; it does the same after the last test of a session.
+    """
     if nextitem is not None and _group(item) != _group(nextitem):
         item.session._setupstate.teardown_exact(None)
 

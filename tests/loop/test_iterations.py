@@ -101,6 +101,7 @@ def test_a_long_iteration_is_counted_and_is_the_longest_until_read(
 ) -> None:
     serve_once(watched, pair, SLOW_S)
     assert 1 <= watched.over["0.02"] <= watched.long_at_most
+    assert watched.over["0.1"] == 0
     assert SLOW_S <= watched.reactor.iterations.take_longest() < LOGGED_S
     assert watched.reactor.iterations.take_longest() == 0
     assert watched.noted == []

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.programs import QUICK_BUILD, built, need, output_of
+from tests.support.programs import built_with_go, output_of
 
 SOURCES = Path(__file__).resolve().parents[1] / "oracle/histories"
 JUDGE_S = 540.0
@@ -26,11 +26,7 @@ class Verdict(NamedTuple):
 
 def judge_program() -> Path:
     """Build the judge. Skips the test without Go."""
-    sources = sorted(path for path in SOURCES.iterdir() if path.is_file())
-    return (
-        built("histories", [need("go"), "build", *QUICK_BUILD, "-o", "histories", "."], "histories", sources)
-        / "histories"
-    )
+    return built_with_go("histories", sorted(path for path in SOURCES.iterdir() if path.is_file()))
 
 
 def verdict_of(program: Path, history: str) -> Verdict:

@@ -46,9 +46,9 @@ def built(name: str, command: list[str], product: str, sources: Sequence[Path] =
     return folder
 
 
-def built_with_go(name: str) -> Path:
-    """Return the program in tests/clients/`name`. Skips the test when the machine has no Go."""
-    return built(name, [need("go"), "build", *QUICK_BUILD, "-o", name, "."], name) / name
+def built_with_go(name: str, sources: Sequence[Path] = ()) -> Path:
+    """Return the program of these sources, as in `built`. Skips the test when the machine has no Go."""
+    return built(name, [need("go"), "build", *QUICK_BUILD, "-o", name, "."], name, sources) / name
 
 
 def output_of(command: list[str], timeout_s: float = RUN_S, text: str | None = None) -> str:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN
+from kafka_share_proxy.views.fetch.shared_reads import READ_BYTES_MIN
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.records import compression, records
@@ -376,6 +376,23 @@ def test_little_is_requested_where_little_is_known_to_exist(world):
     sizes = [request.topics[0].partitions[0].partition_max_bytes for request in world.cluster.requests(1)]
     assert sizes == [READ_BYTES_MIN, world.views.options.read_bytes]
     assert world.services.responses.used == 0
+
+
+def test_a_read_waits_for_room_for_a_batch(world):
+    """A broker returns a whole batch, however small the limit of a read is (KIP-74)."""
+    for _ in range(4):
+        world.produce(world.base, KEYS * 100)
+    reader, responses = world.connect(), world.services.responses
+    first = world.fetch(reader, {world.v: {0: 0}})
+    at = next_offset(entry(first, world.v, 0).records, 0)
+    responses.add_unsent(responses.limit)
+    second = world.fetch(reader, {world.v: {0: at}}, wait_ms=800)
+    assert len(world.cluster.requests(1)) == 1
+    responses.sent(responses.limit)
+    world.timers.advance(0.1)
+    assert second.done
+    assert len(world.cluster.requests(1)) == 2
+    assert entry(second, world.v, 0).records
 
 
 def test_throttled_response_ends_the_waiting(world):

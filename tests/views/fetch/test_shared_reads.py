@@ -114,11 +114,11 @@ def test_parts_are_counted_and_the_source_is_not_counted_twice(reads):
     assert chunk.tables["one"].bytes == ROW_BYTES + SLOT_BYTES
 
 
-def test_remembered_ends_are_bounded(reads, monkeypatch):
-    monkeypatch.setattr(shared_reads, "ENDS_MAX", 3)
+def test_remembered_reads_are_bounded(reads, monkeypatch):
+    monkeypatch.setattr(shared_reads, "LATEST_MAX", 3)
     for number in range(10):
-        reads.note_end(ReadKey(bytes(16), number, False), Facts(1, 1, 0))
-    assert len(reads.ends) <= 3
+        reads.note_read(ReadKey(bytes(16), number, False), Facts(1, 1, 0), [])
+    assert len(reads.latest) <= 3
 
 
 def test_what_is_too_old_goes_by_itself(reads):

@@ -25,9 +25,6 @@ from kafka_share_proxy.views.fetch.view_chunks import ViewChunk, fates
 from kafka_share_proxy.views.model.scanning import Facts
 from kafka_share_proxy.wire.errors import ErrorCode
 
-READ_BYTES_MIN = 64 << 10
-"""However small the client's own limit is."""
-
 _CHUNKS_ARE_OLD = METADATA_IS_STALE | {ErrorCode.OFFSET_OUT_OF_RANGE}
 
 
@@ -67,7 +64,9 @@ class ViewRead(UpstreamFetch):
         self._services, self._reads = services, reads
         self._requested_plains = {(plain.topic, plain.entry.partition) for plain in plains}
         reads.figures.reads += 1
-        self._promised = sum(head.max_bytes for head in heads if head.max_bytes > READ_BYTES_MIN)
+        self._promised = sum(
+            max(head.max_bytes, least) for head in heads if (least := reads.least_bytes(head.key, head.offset))
+        )
         """Bytes in the response budget until the response arrives."""
         services.responses.hold(self._promised)
         for key in self.heads:
@@ -115,7 +114,7 @@ class ViewRead(UpstreamFetch):
         key = read.key
         facts = Facts(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
         self.facts[key] = facts
-        self._reads.note_end(key, facts)
+        self._reads.note_read(key, facts, batches)
         if not batches or not isinstance(records, memoryview):  # views are read for this proxy's own clients
             return
         self._reads.figures.read_bytes += len(records)

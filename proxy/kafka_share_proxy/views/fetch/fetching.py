@@ -27,9 +27,9 @@ from kafka_share_proxy.loop.waiting import first_until, wait_until
 from kafka_share_proxy.reading import upstream_fetch
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse, RequestedPartition
-from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN, ViewRead, rotated
-from kafka_share_proxy.views.fetch.shared_reads import Flight
-from kafka_share_proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
+from kafka_share_proxy.views.fetch.base_reads import ViewRead, rotated
+from kafka_share_proxy.views.fetch.shared_reads import READ_BYTES_MIN, Flight
+from kafka_share_proxy.views.fetch.slot_parts import PartsMaking
 from kafka_share_proxy.views.fetch.view_chunks import Division, ViewChunk
 from kafka_share_proxy.views.kernel.slicing import Slice
 from kafka_share_proxy.views.model.scanning import BasePosition, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
@@ -142,7 +142,11 @@ class ViewFetching:
             step = self.scan.step(self._services.timers.now())
             if step is None or self.error_code or self._is_short or (self.scan.matched and self._is_crowded):
                 break
-            await self._read(step)
+            least = self._least_bytes(step)
+            if not least or self._services.responses.has_room(least):
+                await self._read(step)
+            else:
+                await self._has_room(least)
 
     def release(self) -> None:
         self._services.responses.release(self._held)
@@ -235,7 +239,7 @@ class ViewFetching:
                 resource = {"topic": target.name, "partition": target.key.partition, "offset": position.offset}
                 self._services.notes("view-batch-unreadable", **resource, reason=parts.name)
                 return
-            if not await self._has_room(parts):
+            if not await self._has_room(parts.size):
                 return
             batch = chunk.batches[index]
             before = scan.matched
@@ -269,10 +273,9 @@ class ViewFetching:
             self._is_short = True
         await wait_until(timers, timers.now() + ROOM_CHECK_S)
 
-    async def _has_room(self, parts: PartsOfBatch) -> bool:
+    async def _has_room(self, size: int) -> bool:
         """Check the budget. A request without any records waits for room."""
         responses, timers = self._services.responses, self._services.timers
-        size = parts.size
         if not size or responses.has_room(size):
             return True
         self._is_short = True
@@ -337,12 +340,12 @@ class ViewFetching:
 
     def _is_known_end(self, target: Target, position: BasePosition, wait_s: float) -> bool:
         """True if another client's read waits here, so that a read without wait would be empty."""
-        newest = self._reads.ends.get(target.key)
+        newest = self._reads.latest.get(target.key)
         if wait_s > 0 or not target.may_share or newest is None:
             return False
         if not self._reads.stands_at_end(target.key, position.offset, self._leader_epoch(target)):
             return False
-        target.scan.on_response(position, newest)
+        target.scan.on_response(position, newest.facts)
         return True
 
     def _head(self, target: Target, position: BasePosition) -> PartitionRead:
@@ -358,10 +361,14 @@ class ViewFetching:
 
     def _read_bytes(self, target: Target, position: BasePosition) -> int:
         """Return the minimum if no records are known there, or the budget has no room."""
-        end = self._reads.ends.get(target.key)
-        known = end is not None and position.offset < end.high_watermark
         share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
-        return share if known and self._services.responses.has_room(share) else READ_BYTES_MIN
+        is_known = bool(self._reads.least_bytes(target.key, position.offset))
+        return share if is_known and self._services.responses.has_room(share) else READ_BYTES_MIN
+
+    def _least_bytes(self, step: NextRead) -> int:
+        return sum(
+            self._reads.least_bytes(self._by_scan[scan].key, position.offset) for scan, position in step.positions
+        )
 
     def _launch(self, heads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
         plain_targets = [self._plain_by_scan[scan] for scan in plains]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafka_share_proxy.loop.interfaces import Timers, Workers
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.waiting import SlicedWork
-from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.chunk_cache import BatchSpan, ReadKey
 from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse
 from kafka_share_proxy.views.audit_events import ViewAudit
@@ -41,8 +41,11 @@ INLINE_S = 0.001
 """Seconds above which a split is done by a worker thread."""
 
 
-ENDS_MAX = 10_000
-"""Maximum number of known ends. Beyond it all are forgotten."""
+READ_BYTES_MIN = 64 << 10
+"""Smallest read, however small the client's own limit is."""
+
+LATEST_MAX = 10_000
+"""Maximum number of partitions whose latest read is known. Beyond it all are forgotten."""
 
 
 class Flight(Protocol):
@@ -55,6 +58,14 @@ class Flight(Protocol):
     facts: dict[ReadKey, Facts]
     refusals: dict[ReadKey, PartitionResponse]
     wait_s: float
+
+
+class LatestRead(NamedTuple):
+    """What the latest read of a partition says about the next one."""
+
+    facts: Facts
+    batch_bytes: int
+    """Size of its first batch. A broker returns at least one, however small the limit of a read is (KIP-74)."""
 
 
 @dataclass(slots=True)
@@ -84,17 +95,27 @@ class ViewReads:
     """Compression codec of split batches."""
     flights: ReadsUnderWay[ReadKey, Flight] = field(default_factory=ReadsUnderWay)
     figures: Figures = field(default_factory=Figures)
-    ends: dict[ReadKey, Facts] = field(default_factory=dict)
+    latest: dict[ReadKey, LatestRead] = field(default_factory=dict)
     readers: ViewReaders = field(default_factory=ViewReaders)
     slices: SlicedWork = field(default_factory=SlicedWork)
     audit: ViewAudit | None = None
     """None if audit is off."""
     _minding: bool = False
 
-    def note_end(self, key: ReadKey, facts: Facts) -> None:
-        if len(self.ends) >= ENDS_MAX:
-            self.ends.clear()
-        self.ends[key] = facts
+    def note_read(self, key: ReadKey, facts: Facts, batches: Sequence[BatchSpan]) -> None:
+        if batches:
+            size = batches[0].size
+        else:
+            before = self.latest.get(key)
+            size = READ_BYTES_MIN if before is None else before.batch_bytes
+        if len(self.latest) >= LATEST_MAX:
+            self.latest.clear()
+        self.latest[key] = LatestRead(facts, size)
+
+    def least_bytes(self, key: ReadKey, offset: int) -> int:
+        """Return the memory of the smallest read from this offset: a batch and its parts. 0 if none is known there."""
+        latest = self.latest.get(key)
+        return 2 * latest.batch_bytes if latest is not None and offset < latest.facts.high_watermark else 0
 
     def mind_age(self, timers: Timers) -> None:
         """Evict old chunks, which no further request may trigger."""

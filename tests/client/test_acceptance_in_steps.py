@@ -146,13 +146,16 @@ async def test_a_revoke_is_committed_before_the_member_joins_again(world: World)
     def observe(note: ConsumerNote) -> None:
         notes.append((trio.current_time(), note))
 
+    def states() -> list[tuple[float, str]]:
+        return [(at, note.facts["after"].upper()) for at, note in notes if note.event == REBALANCE_STATE]
+
     async with world.member(**EAGER, connect=tap, observe=observe, auto_commit_interval_s=100.0) as first:
         await read(first, 20)
         joined = len(tap.requests)
         async with world.member(**EAGER) as second, trio.open_nursery() as nursery:
             nursery.start_soon(polling, second)
             with trio.fail_after(60):
-                while not len(first.assignment) == len(second.assignment) == 1:
+                while not len(first.assignment) == len(second.assignment) == 1 or states()[-1][1] != "STABLE":
                     await first.poll(0.1)
             nursery.cancel_scope.cancel()
         before, since = tap.names[:joined], tap.requests[joined:]
@@ -161,10 +164,9 @@ async def test_a_revoke_is_committed_before_the_member_joins_again(world: World)
     names = [name for _, name in since]
     commit, join = names.index("OffsetCommit"), names.index("JoinGroup")
     assert commit < join
-    states = [(at, note.facts["after"].upper()) for at, note in notes if note.event == REBALANCE_STATE]
-    assert [state for _, state in states][: len(chains.JOINED + chains.EAGER) - 2] == [
+    assert [state for _, state in states()][: len(chains.JOINED + chains.EAGER) - 2] == [
         *chains.JOINED[1:],
         *chains.EAGER[1:],
     ]
-    paused_at = next(at for at, state in states if state == "PREPARE_REVOCATION")
+    paused_at = next(at for at, state in states() if state == "PREPARE_REVOCATION")
     assert "Fetch" not in [name for at, name in since if paused_at < at < since[join][0]]

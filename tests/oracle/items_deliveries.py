@@ -336,7 +336,7 @@ def lowered_limit(w: World) -> None:
     for count in (1, 2):
         assert a.take(t).acquired(t) == [(0, 3, count)]
         a.acknowledge((t, 0, 0, 3, RELEASE))
-    w.raw.configure_group(a.group, {"share.delivery.count.limit": "3"})
+    w.configure(a.group, {"share.delivery.count.limit": "3"})
     acquired_ranges = w.note("what is left", release_everything(a, t))
     assert deliveries(acquired_ranges) == {0: 1, 1: 1, 2: 1, 3: 1}
 

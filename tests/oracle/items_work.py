@@ -233,7 +233,7 @@ def released_and_then_committed_only(w: World) -> None:
     a = w.member(g, topics=[t])
     a.take_all(5, t)
     assert a.acknowledge((t, 0, 0, 4, RELEASE)).code(t) == 0
-    w.raw.configure_group(g, {"share.isolation.level": "read_committed"})
+    w.configure(g, {"share.isolation.level": "read_committed"})
     got: set[int] = set()
     for _ in range(10):
         got.update(offsets(a.fetch(t, wait_ms=200, silent=True).acquired(t)))
@@ -251,7 +251,7 @@ def uncommitted_again(w: World) -> None:
     a = w.member(g, topics=[t])
     transact(w, t, (1, COMMITTED))
     assert a.take(t, silent=True).acquired(t)[0][0] == 0
-    w.raw.configure_group(g, {"share.isolation.level": "read_uncommitted"})
+    w.configure(g, {"share.isolation.level": "read_uncommitted"})
     transact(w, t, (2, ABORTED))
     got: set[int] = set()
     while not got >= {2, 3}:
@@ -280,7 +280,7 @@ def renewed_for_longer(w: World) -> None:
     g = w.group(lock_ms="15000")
     a = w.member(g, topics=[t])
     assert a.take(t).lock_ms == 15000
-    w.raw.configure_group(g, {"share.record.lock.duration.ms": "25000"})
+    w.configure(g, {"share.record.lock.duration.ms": "25000"})
     response = a.acknowledge((t, 0, 0, 0, RENEW), renew=True)
     assert (response.code(t), response.lock_ms) == (0, 25000)
 
@@ -309,7 +309,7 @@ def a_limit_that_is_raised(w: World) -> None:
     for count in range(1, 6):
         assert a.take(t).acquired(t) == [(0, 0, count)]
         if count == 2:
-            w.raw.configure_group(g, {"share.delivery.count.limit": "5"})
+            w.configure(g, {"share.delivery.count.limit": "5"})
         assert a.acknowledge((t, 0, 0, 0, RELEASE)).code(t) == 0
     assert not a.fetch(t, wait_ms=300).acquired(t)
 
@@ -319,7 +319,7 @@ def a_window_that_is_widened(w: World) -> None:
     """The number of locks is shown as it was set, before and after."""
     g = w.group(locks="500")
     for value in ("500", "1000"):
-        w.raw.configure_group(g, {"share.partition.max.record.locks": value})
+        w.configure(g, {"share.partition.max.record.locks": value})
         assert w.note(value, w.raw.describe(GROUP_RESOURCE, g)["share.partition.max.record.locks"]) == value
 
 

@@ -6,6 +6,7 @@ replaced by names, so that the transcripts of two worlds can be compared field b
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class World:
         self.transcript: list[tuple[str, Any]] = []
         self._prefix = prefix
         self._labels: dict[Any, str] = {bytes(16): "no topic"}
+        self._changes = itertools.count()
 
     def close(self) -> None:
         self.raw.close()
@@ -67,8 +69,18 @@ class World:
         if start is not None:
             values["share.auto.offset.reset"] = start
         if values:
-            self.raw.configure_group(group, values)
+            self.configure(group, values)
         return group
+
+    def configure(self, group: str, values: Mapping[str, str | None]) -> None:
+        """Set settings of a group (None takes one back), and wait until they are applied.
+
+        A broker shows a change before it applies it, but applies it before it shows a later one
+        (BrokerMetadataPublisher.java).
+        """
+        self.raw.configure_group(group, values)
+        if self.name == "native":
+            self.raw.configure_group(f"{group}-later-{next(self._changes)}", {SETTINGS["lock_ms"]: "30000"})
 
     def member(self, group: str, name: str = "A", topics: Sequence[Topic] = (), node: int | None = None) -> Member:
         """Return a share consumer on new connections; with topics it joins and waits for all their partitions."""

@@ -16,7 +16,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.tls_contexts import TlsContexts
 from kafka_share_proxy.app.workers.seat import Seat
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings, Identity
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.cluster_queries import ClusterClientQueries
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
@@ -50,7 +50,7 @@ from kafka_share_proxy.loop.workers import WorkerThreads
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import LocalProtocolError
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+from kafka_share_proxy.wire.values import Address
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -165,14 +165,6 @@ def planned_routes(config: Config, cluster: ClusterSnapshot, kinds: features.Kin
     platform = _platform(config, services, cluster_client_settings(config, None), _NoWorkers(), cluster, kinds)
     built = features.build(config, replace(platform, is_displayed=True), kinds)
     return route_table.build(book, services.versions, services.limits, features.handlers(built))
-
-
-def preload() -> None:
-    """Compile what routes need, for all versions: 0.15 s, which a start with any settings then saves."""
-    ranges = {key: registry.versions(key) for key in registry.API_KEYS}
-    versions = {UNKNOWN_NODE: BrokerVersions(ranges=ranges, response=None)}
-    config = Config.model_validate({"listen": "localhost:1", "upstream": {"bootstrap": ["localhost:1"]}})
-    planned_routes(config, ClusterSnapshot(brokers={}, metadata=(), versions=versions, silent={}))
 
 
 class _StoppedClock:

@@ -27,7 +27,7 @@ from kafka_share_proxy.app.observing.connections_page import ConnectionsPage
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.observing.status_page import StatusPage
 from kafka_share_proxy.app.observing.trace_page import TracePage
-from kafka_share_proxy.app.serving import composition, features, garbage_collection, huge_pages, idle_code, open_files
+from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, idle_code, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, advertised, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.reloading import Reloading
@@ -137,7 +137,6 @@ def prepare() -> float:
     """
     load_libraries((*LIBRARIES, *FIRST_USED))
     observe.load()
-    composition.preload()
     walked_s = garbage_collection.freeze()
     huge_pages.move()
     return walked_s

@@ -35,6 +35,18 @@ class EarlyMatch(Protocol):
         """Return the matcher for one API version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
 
 
+def made_later(kind: EarlyMatch, key: int, version: int) -> Matcher:
+    """Return a matcher that is made for its first request: most versions are never requested."""
+    matcher: Matcher | None = None
+
+    def matches(frame: memoryview) -> bool:
+        nonlocal matcher
+        matcher = matcher or kind.matcher(key, version)
+        return matcher(frame)
+
+    return matches
+
+
 def _yes(_frame: memoryview) -> bool:
     return True
 

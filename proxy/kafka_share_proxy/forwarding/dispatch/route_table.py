@@ -23,7 +23,7 @@ from kafka_share_proxy.forwarding.apis import (
 from kafka_share_proxy.forwarding.dispatch.chain import in_order
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.denied_apis import denied_route
-from kafka_share_proxy.forwarding.dispatch.early_matches import kind_at
+from kafka_share_proxy.forwarding.dispatch.early_matches import kind_at, made_later
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.dispatch.offered_versions import (
     BROKER_INTERNAL,
@@ -120,7 +120,7 @@ class _Table:
             kind=Kind.PRODUCE if forwarded.kind is Kind.PRODUCE else Kind.INSPECT,
             handler=served.handler,
             at_once=served.at_once,
-            serve_here=served.wants.matcher(key, version),
+            serve_here=made_later(served.wants, key, version),
             picks=served.picks,
             wants=kind_at(served.wants, version),
         )

@@ -51,14 +51,20 @@ def carriers() -> frozenset[int]:
 
 @cache
 def locator(key: int, version: int) -> Locator | None:
-    """None if that version carries no address. Raises UnknownVersion."""
-    spec = registry.versioned_response_spec(key, version)
-    walker = _Walker(spec, version)
-    if not walker.carries(spec.root):
+    """Return the locator, which is compiled for its first response: most versions are never received.
+
+    None if that version carries no address. Raises UnknownVersion for another version of a response with addresses.
+    """
+    if not registry.response_mentions(key, "host"):
         return None
-    locate = walker.message().function("locate")
+    spec = registry.versioned_response_spec(key, version)
+    if not _Walker(spec, version).carries(spec.root):
+        return None
+    locate: Callable[[Any, int, int], list[Endpoint]] | None = None
 
     def guarded(buffer: Any, offset: int) -> list[Endpoint]:
+        nonlocal locate
+        locate = locate or _Walker(spec, version).message().function("locate")
         try:
             endpoints_located: list[Endpoint] = locate(buffer, offset, len(buffer))
         except (IndexError, struct.error) as error:

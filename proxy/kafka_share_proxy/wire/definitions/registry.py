@@ -67,6 +67,11 @@ def response_spec(key: int) -> MessageSpec:
     return specs.load(f"{_entry(key)[0]}Response")
 
 
+def response_mentions(key: int, word: str) -> bool:
+    """True if the text of the response's definition contains the word (`specs.mentions`). Raises UnknownVersion."""
+    return specs.mentions(f"{_entry(key)[0]}Response", word)
+
+
 def message(name: str) -> Any:
     """Return the class of a message whose name is known only at run time. Raises SchemaError."""
     return message_classes.message_class(name)

@@ -44,13 +44,14 @@ def parse(lines: Iterable[str]) -> Iterator[Mapping]:
     head: list[str] = []
     kib: dict[str, int] = {}
     for line in lines:
-        name, *rest = line.split()
-        if name in ("Rss:", "Anonymous:"):
-            kib[name] = int(rest[0])
-        elif not name.endswith(":"):
+        if line[0].isupper():  # a field of the mapping, one of 22
+            if line.startswith(("Rss:", "Anonymous:")):
+                name, size, _ = line.split()
+                kib[name] = int(size)
+        else:
             if head:
                 yield _mapping(head, kib)
-            head, kib = [name, *rest], {}
+            head, kib = line.split(), {}
     if head:
         yield _mapping(head, kib)
 

@@ -395,6 +395,22 @@ def test_a_read_waits_for_room_for_a_batch(world):
     assert entry(second, world.v, 0).records
 
 
+def test_a_read_that_every_slot_has_passed_takes_no_room_from_the_next(world):
+    """Records of other slots are read one batch after the other, however many they are."""
+    empty = next(slot for slot in range(R) if b"key-0" not in _of_slot(slot))
+    for _ in range(4):
+        world.produce(world.base, [b"key-0"] * 5000)
+    world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=0)
+    (read,) = world.views.reads.latest.values()
+    world.views.reads.cache.drop_aged(float("inf"))
+    world.services.responses.add_unsent(1)
+    world.services.responses.limit = 3 * read.batch_bytes
+    reply = world.fetch(world.connect(), {world.v: {empty: 0}}, wait_ms=500)
+    world.timers.advance(0.5)
+    assert next_offset(entry(reply, world.v, empty).records, 0) == 20_000
+    assert world.services.responses.used == 1
+
+
 def test_throttled_response_ends_the_waiting(world):
     """The client has to know."""
     world.cluster.throttle_ms = 50

@@ -146,6 +146,7 @@ class ViewFetching:
             if not least or self._services.responses.has_room(least):
                 await self._read(step)
             else:
+                self._drop_passed()
                 await self._has_room(least)
 
     def release(self) -> None:
@@ -155,6 +156,14 @@ class ViewFetching:
     def _hold(self, size: int) -> None:
         self._services.responses.hold(size)
         self._held += size
+
+    def _drop_passed(self) -> None:
+        """Make room for the next read: release what no slot will read again."""
+        for target in self._targets:
+            positions = target.scan.positions()
+            needed = [chunk for chunk in target.own if any(chunk.holds(each.offset) for each in positions)]
+            self._hold(sum(len(chunk.records) for chunk in needed) - sum(len(chunk.records) for chunk in target.own))
+            target.own = needed
 
     @property
     def _is_crowded(self) -> bool:

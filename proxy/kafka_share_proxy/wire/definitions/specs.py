@@ -186,7 +186,7 @@ def document(name: str) -> dict[str, Any]:
 def mentions(name: str, word: str) -> bool:
     """True if the text of a definition contains the word in any case. Raises SchemaError.
 
-    Nothing is parsed: 0.7 ms and 10 kB for a message.
+    It is not parsed, which takes 0.7 ms.
     """
     return word in _text(name).lower()
 

@@ -36,7 +36,7 @@ RESPONSES, CACHE, GATHERED = 24 * MIB, 8 * MIB, 24 * MIB
 OPENING = 2 * (64 + 4) * MIB
 """Maximum bytes that the worker threads may have decompressed and produced at one time."""
 BESIDE = 16 * MIB
-"""The allocator's, sockets', and everything else's: 60 readers without limits would take 240 MiB. 28 to 42 MiB were
+"""The allocator's, sockets', and everything else's: 60 readers without limits would take 240 MiB. 28 to 49 MiB were
 measured for everything, on a quiet and on a busy machine.
 """
 LIMITS = {

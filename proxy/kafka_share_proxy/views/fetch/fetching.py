@@ -161,9 +161,12 @@ class ViewFetching:
         """Make room for the next read: release what no slot will read again."""
         for target in self._targets:
             positions = target.scan.positions()
-            needed = [chunk for chunk in target.own if any(chunk.holds(each.offset) for each in positions)]
-            self._hold(sum(len(chunk.records) for chunk in needed) - sum(len(chunk.records) for chunk in target.own))
-            target.own = needed
+            self._keep(target, [chunk for chunk in target.own if any(chunk.holds(each.offset) for each in positions)])
+
+    def _keep(self, target: Target, chunks: list[ViewChunk]) -> None:
+        """Replace the chunks that this request holds of a partition, and their count in the budget."""
+        self._hold(sum(len(chunk.records) for chunk in chunks) - sum(len(chunk.records) for chunk in target.own))
+        target.own = chunks
 
     @property
     def _is_crowded(self) -> bool:
@@ -447,8 +450,7 @@ class ViewFetching:
             if key not in read.chunks:
                 target.dry_at = head.offset
             elif own:
-                self._hold(len(read.chunks[key].records) - sum(len(chunk.records) for chunk in target.own))
-                target.own = [read.chunks[key]]
+                self._keep(target, [read.chunks[key]])
         elif own:
             self._refuse(target, unknown_partition())
 

@@ -61,7 +61,7 @@ class Flight(Protocol):
 
 
 class LatestRead(NamedTuple):
-    """What the latest read of a partition says about the next one."""
+    """Figures of the latest read of a partition, by which the next one is planned."""
 
     facts: Facts
     batch_bytes: int

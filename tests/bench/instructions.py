@@ -46,6 +46,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402
 from tests.bench import forwarding, individual_commits  # noqa: E402
 from tests.bench.individual_commits import Client  # noqa: E402
 from tests.bench.measuring import GIB, load, middle  # noqa: E402
+from tests.bench.pump_instructions import pump_function  # noqa: E402
 
 SETTLED_S = 15.0
 """After the start: what the proxy does once is done by then."""
@@ -55,7 +56,6 @@ IDLE_S = 2.0
 IDLE_ROW_S = 10.0
 DUMPED_S = 10.0
 """How long callgrind may take to write its counts."""
-COUNTED_FUNCTION = "pump_turn"
 IDLE, IDLE_LEAST = "idle", "idle, least"
 COMMITS = {"commit-plain": "plain", "commit-individual": "individual"}
 """Case -> kind of commit."""
@@ -179,9 +179,16 @@ def count(
     counts: dict[str, list[list[float]]] = {case: [[] for _ in checkouts] for case in cases}
     settings = {"commits": {"state": "metadata"}} if COMMITS.keys() & counts else {}
     with contextlib.ExitStack() as stack:
-        only = f"--toggle-collect={COUNTED_FUNCTION}"
         proxies = [
-            stack.enter_context(counted(checkout, cluster, folder / f"proxy-{number}", settings, only))
+            stack.enter_context(
+                counted(
+                    checkout,
+                    cluster,
+                    folder / f"proxy-{number}",
+                    settings,
+                    f"--toggle-collect={pump_function(checkout)}",
+                )
+            )
             for number, checkout in enumerate(checkouts)
         ]
         time.sleep(SETTLED_S)
@@ -230,7 +237,7 @@ def main() -> None:
         with Cluster(forwarding.RELEASE, folder / "kafka") as cluster:
             forwarding.store(cluster.bootstrap, cluster.nodes[0].port, kload, fill_bytes=64 << 20)
             cases = options.case or [*LOADS, IDLE]
-            counts = {}
+            counts: dict[str, list[list[float]]] = {}
             if loads := [case for case in cases if case != IDLE]:
                 counts |= count(checkouts, cluster, kload, folder, loads, options.rounds)
             if IDLE in cases:

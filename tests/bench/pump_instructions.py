@@ -25,16 +25,26 @@ from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 PAIRS, PORTIONS = 10, 20
-COUNTED_FUNCTION = "pump_turn"
 RUN_MAX_S = 900.0
+_ITERATE = re.compile(r'\{"iterate", (\w+),')
+"""How the extension names its function in C for `Pump.iterate`."""
 _NAME = re.compile(r"^desc: Trigger: dump (\S+)", re.MULTILINE)
 _TOTAL = re.compile(r"^totals: (\d+)", re.MULTILINE)
+
+
+def pump_function(checkout: Path) -> str:
+    """Name of the function in C that counts: one wait of the pump, with all that it calls. Raises SystemExit."""
+    source = checkout / "proxy" / "kafka_share_proxy" / "forwarding" / "walk" / "_pump.c"
+    named = _ITERATE.search(source.read_text(encoding="utf-8"))
+    if named is None:
+        raise SystemExit(f"error: {source} has no `iterate`: use a newer checkout")
+    return named[1]
 
 
 def counted(checkout: Path, folder: Path) -> dict[str, int]:
     """Instructions of a request with its response, by case. Raises SystemExit with what the run printed."""
     out = folder / "callgrind.out"
-    tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--toggle-collect={COUNTED_FUNCTION}"]
+    tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--toggle-collect={pump_function(checkout)}"]
     python = str(checkout.resolve() / ".venv" / "bin" / "python")
     command = [*tool, f"--callgrind-out-file={out}", python, str(HERE / "pump_loads.py"), str(PAIRS), str(PORTIONS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_MAX_S, check=False)

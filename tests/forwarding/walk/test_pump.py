@@ -23,6 +23,8 @@ from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk, Resp
 from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import READ
 
+from tests.bench.pump_instructions import pump_function
+
 pytest.importorskip("kafka_share_proxy.forwarding.walk._pump", reason="the pump could not be built in C here")
 
 BUFFER = 4096
@@ -139,6 +141,13 @@ def request(key: int, version: int, correlation_id: int, body: bytes = b"") -> b
 
 def response(correlation_id: int, body: bytes = b"") -> bytes:
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+def test_the_benches_count_a_function_that_the_pump_has() -> None:
+    """A name that callgrind does not find counts nothing."""
+    checkout = Path(__file__).resolve().parents[3]
+    source = checkout / "proxy" / "kafka_share_proxy" / "forwarding" / "walk" / "_pump.c"
+    assert f"static PyObject *{pump_function(checkout)}(" in source.read_text(encoding="utf-8")
 
 
 def test_what_passes_needs_no_python(world: World) -> None:

@@ -266,7 +266,7 @@ def confluent_poll(bootstrap: str, topic: str, meter: Meter) -> None:
         if message is None:
             continue
         count += 1
-        size += len(message.value())
+        size += len(message.value() or b"")
         if count == POLL_MAX or meter.received + count == meter.expected:
             if meter.add_records(count, size):
                 break

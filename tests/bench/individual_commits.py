@@ -37,12 +37,13 @@ from pathlib import Path
 from kafka_share_proxy.commits.state_records import PARTITIONS
 from kafka_share_proxy.localkafka.addresses import free_ports
 from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.codec import frames
 
 from tests.bench import forwarding
 from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, one_after_the_other, response
 from tests.bench.measuring import cpu_seconds, middle
-from tests.support.brokers import COORDINATORS, FULL_SPEED, Front, Running
+from tests.support.brokers import COORDINATORS, FULL_SPEED, Running
 from tests.support.offset_commits import offset_commit
 from tests.support.raw import Raw, Topic, until
 

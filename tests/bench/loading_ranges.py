@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import trio
 from kafka_share_proxy.commits.held_state import HeldCommits
@@ -22,7 +23,7 @@ from kafka_share_proxy.wire.records.records import Record, build_batch, decode_r
 
 RANGES, OF_A_PARTITION, OF_A_COMMIT = 1_000_000, 10_000, 1_000
 MUST_S, MUST_MIB = 15.0, 300.0
-PRODUCER = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+PRODUCER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 
 def resident_mib() -> float:

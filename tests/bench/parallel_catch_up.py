@@ -89,9 +89,10 @@ async def measured(bootstrap: str, group: str, topic: str, records: int, mode: b
     started_at = time.monotonic()
     newest: float | None = None
     behind = 0
-    options = {"group": group, "topics": [topic], "enable_parallel_rebalance": mode, "max_poll_records": POLL_RECORDS}
     with trio.fail_after(300):
-        async with open_consumer(bootstrap, **options) as consumer:
+        async with open_consumer(
+            bootstrap, group=group, topics=[topic], enable_parallel_rebalance=mode, max_poll_records=POLL_RECORDS
+        ) as consumer:
             while behind < records or newest is None:
                 for record in (await consumer.poll(1)).records:
                     if record.offset < records:

@@ -18,8 +18,13 @@ from tests.bench.pipeline_goals import Figure
 KEYS = 20_000
 SAMPLE = 0.01
 PLACE = TopicPartition("keys", 0)
-LOADS = (("uniform", 0.0, 16), ("Zipf 1.05", 1.05, 8), ("Zipf 1.05", 1.05, 16), ("Zipf 1.1", 1.1, 8))
-LOADS = (*LOADS, ("Zipf 1.1", 1.1, 16))
+LOADS = (
+    ("uniform", 0.0, 16),
+    ("Zipf 1.05", 1.05, 8),
+    ("Zipf 1.05", 1.05, 16),
+    ("Zipf 1.1", 1.1, 8),
+    ("Zipf 1.1", 1.1, 16),
+)
 """Name, exponent, ranges."""
 
 

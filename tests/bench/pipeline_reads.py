@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,15 +102,19 @@ class Reads:
         """Rows are stored."""
         frame.write.mode("overwrite").parquet(str(self.scene.folder / "rows"))
 
+    @staticmethod
+    def _into(sink: Callable[[Any], None], frame: Callable[[], Any]) -> None:
+        sink(frame())
+
     def _sinks(self) -> Iterator[Figure]:
         for name, sink, least, least_v1, least_v2 in (
             ("no-op", self.noop, 1.2, 1.2, 0.9),
             ("Parquet", self.parquet, 0.65, 1.05, None),
         ):
             rows = self.scene.records
-            ours = Job("keyrange", lambda sink=sink: sink(self.ours()), rows)
-            shipped = Job("V1", lambda sink=sink: sink(self.stock("V1")), rows)
-            newer = Job("DSv2", lambda sink=sink: sink(self.stock("DSv2")), rows)
+            ours = Job("keyrange", partial(self._into, sink, self.ours), rows)
+            shipped = Job("V1", partial(self._into, sink, partial(self.stock, "V1")), rows)
+            newer = Job("DSv2", partial(self._into, sink, partial(self.stock, "DSv2")), rows)
             self.measure([ours, shipped, newer])
             beside = f"stock V1 {shipped.per_core:.2f}, DSv2 {newer.per_core:.2f}; {_walls(ours, shipped, newer)}"
             yield Figure("G2", f"{name} sink", ours.per_core, "M rows/s/core", at_least=least, beside=beside)

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tests.bench.pipeline_goals import Figure, cpu_of_tree
@@ -85,8 +86,8 @@ class Streams:
         results = {}
         for count, most in MOST.items():
             ours, stock = results[count] = self._pairs(
-                lambda count=count: self.ours(count, self.scene.proxy, MICRO_ROWS),
-                lambda count=count: self.stock(count, MICRO_ROWS),
+                partial(self.ours, count, self.scene.proxy, MICRO_ROWS),
+                partial(self.stock, count, MICRO_ROWS),
             )
             cpu = statistics.median(ours.cpu_ms), statistics.median(stock.cpu_ms)
             beside = f"{ours.p50:.0f} / {stock.p50:.0f} ms; CPU {cpu[0]:.0f} / {cpu[1]:.0f} ms a batch"

@@ -84,7 +84,7 @@ class Pipe:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        ready = {}
+        ready: dict[int, Callable[..., object]] = {}
         pump = new_pump(self._epoll, memoryview(bytearray(BUFFER_BYTES)), ready, Quiet())  # type: ignore[arg-type]
         assert pump is not None, "the pump is not built in this checkout"
         self._pump = pump
@@ -101,7 +101,7 @@ class Pipe:
         for sock, walk, other in ((inner, requests, outer), (outer, responses, inner)):
             sock.setblocking(False)
             self._epoll.register(sock.fileno(), READ)
-            pump.connect(sock.fileno(), walk, other.fileno())
+            pump.connect(sock.fileno(), walk, other.fileno(), None, None)
             ready[sock.fileno()] = walk.walked
             walk.flows = True
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,8 +128,8 @@ def main() -> int:
             topic = filled(cluster.bootstrap, records)
             for number in range(ROUNDS):
                 options = options_of(front.bootstrap, topic, f"group-{number}")
-                costs["acquire"].append(measured(front.child.pid, lambda options=options: acquire(options, records)))
-                costs["read"].append(measured(front.child.pid, lambda options=options: read(options, topic, records)))
+                costs["acquire"].append(measured(front.child.pid, partial(acquire, options, records)))
+                costs["read"].append(measured(front.child.pid, partial(read, options, topic, records)))
         finally:
             running.close()
     table = Table("", "CPU us a record, client", "proxy", "answers, record batches", title=f"{records} records")

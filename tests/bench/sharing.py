@@ -99,7 +99,8 @@ class World:
 
     def median(self, figure: str, consumers: int) -> float:
         """Return the median of one field over the runs with this many consumers."""
-        return statistics.median(getattr(run, figure) for run in self.runs[consumers])
+        figures: list[float] = [getattr(run, figure) for run in self.runs[consumers]]
+        return statistics.median(figures)
 
 
 def fill(bootstrap: str, records: int, size: int) -> None:

@@ -18,9 +18,10 @@ from functools import partial
 from typing import Any
 
 from crc32c import crc32c
-from kafka_share_proxy.views.kernel import slicing, slicing_in_python
+from kafka_share_proxy.views.kernel import _slicing, slicing, slicing_in_python
 from kafka_share_proxy.views.model.slots import Cut, EvenCut
 from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.batches import split_complete
 from kafka_share_proxy.wire.records.records import Record
 from rich.console import Console
 from rich.table import Table
@@ -74,7 +75,7 @@ def copied_by_package(source: memoryview) -> object:
 
 def copied_by_kernel(source: memoryview) -> object:
     """The limit, by the kernel's own checksum."""
-    return slicing._slicing.crc32c(bytes(source))
+    return _slicing.crc32c(bytes(source))
 
 
 def front(cut: Cut, slots: Sequence[int], source: memoryview) -> object:
@@ -157,7 +158,7 @@ def parts(table: Table) -> None:
     for heat in ("hot", "fresh"):
         batches = [batch(seed, 100) for seed in range(SIZES[100] if heat == "fresh" else 1)]
         batch_parts = [memoryview(bytes(slicing.split(source, EvenCut(2), [0])[0].batch or b"")) for source in batches]
-        own = slicing._slicing.crc32c
+        own = _slicing.crc32c
         works: dict[str, Work] = {
             "limit": copied_by_package,
             "in": own,
@@ -178,7 +179,7 @@ def packed(table: Table) -> None:
     for codec in range(5):
         for size in SIZES:
             sources = [batch(seed, size, codec) for seed in range(4)]
-            (header,) = records.iter_batches(sources[0])
+            (header,) = split_complete(sources[0])[0]
             row: list[Any] = [f"{compression.NAMES[codec]}, {size} B", f"{header.size / COUNT:.0f}"]
             for response in (compression.NONE, compression.LZ4, compression.ZSTD):
                 work = partial(slicing.split, cut=EvenCut(8), codec=response)
@@ -213,7 +214,7 @@ def main() -> int:
     codecs = Table("R=8, all slots", "bytes each", "plain us", "as lz4 us", "as zstd us", "predicted us")
     packed(codecs)
     console.print(codecs)
-    print(f"checksum by {slicing._slicing.CHECKSUM}; every must holds" if good else "a must does not hold")
+    print(f"checksum by {_slicing.CHECKSUM}; every must holds" if good else "a must does not hold")
     return 0 if good else 1
 
 

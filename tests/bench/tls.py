@@ -25,9 +25,10 @@ from typing import Any
 
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.bench.measuring import cpu_seconds, pinned
-from tests.support.brokers import OLD, Front, Running
+from tests.support.brokers import OLD, Running
 from tests.support.fleet import certificates
 from tests.support.raw import until
 

@@ -35,6 +35,6 @@ def test_files_are_formatted() -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group(type_checker.GROUP)
 def test_types_hold() -> None:
-    """mypy in strict mode on the package and the shared parts of the tests (pyproject.toml)."""
+    """mypy in strict mode on the package, and on parts of the tests that `tests/run` does not all execute."""
     status, output = type_checker.mypy()
     assert status == 0, output

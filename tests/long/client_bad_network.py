@@ -105,7 +105,7 @@ class Application:
 async def test_a_bad_network_costs_time_and_no_record(kafka: Cluster, fresh: Fresh, protocol: str) -> None:
     partitions, group = create(kafka, fresh("topic"), PARTITIONS), fresh("group")
     produces = Produces(kafka.bootstrap, partitions)
-    options = {"group": group, "topics": [partitions[0].topic], "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {"group": group, "topics": [partitions[0].topic], "auto_offset_reset": "earliest"}
     with BadNetwork(random.Random(f"{kafka.release} {protocol}")) as network:
         async with open_consumer(
             kafka.bootstrap, connect=network.connect, **options, **PROTOCOLS[protocol], **PATIENCE

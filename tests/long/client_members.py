@@ -16,6 +16,7 @@ import pytest
 import trio
 from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.groups.classic_membership import ClassicMembership
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.records import records
@@ -137,7 +138,9 @@ async def test_another_client_leads_while_ours_delays(
             produces(mine)
             await polling(consumer, got, lambda: len(got) == 30, lambda: first)
             if options is not KIP_848:
-                assert consumer._core.membership._leader._assignor is None, "the other one leads"
+                membership = consumer._core.membership
+                assert isinstance(membership, ClassicMembership)
+                assert membership._leader._assignor is None, "the other one leads"
             with peer(client, kafka, group, topic, assignor) as second:
                 going: Partitions = frozenset()
                 with trio.fail_after(STEP_S):

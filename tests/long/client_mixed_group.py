@@ -67,9 +67,9 @@ class MixedGroup(Group):
         """One after the other of the clients, so that each is there."""
         for _ in range(count):
             client = self._clients[self._joined % len(self._clients)]
-            _, *rest, assignor = self._arguments
+            _, bootstrap, group, topic, assignor = self._arguments
             needs_no_name = assignor == "consumer" and not client.startswith("console")
-            self.members.append(Member(client, *rest, "" if needs_no_name else assignor))
+            self.members.append(Member(client, bootstrap, group, topic, "" if needs_no_name else assignor))
             self._joined += 1
 
     def lose_one(self, dice: random.Random) -> None:

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,11 +68,15 @@ class Stranger:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, own: dict[str, str]) -> Iterator[Stranger]:
+def stranger(tmp_path: Path, own: dict[str, str]) -> Stranger:
     """Someone who has downloaded the wheel."""
     folder = tmp_path / "downloads"
     distributions.wheel(distributions.copied(tmp_path / "source"), folder)
     return Stranger(folder, own)
+
+
+def has_orders(log: Path) -> bool:
+    return re.search(r"^\d+ 1 b'order \d+'$", log.read_text(), re.MULTILINE) is not None
 
 
 def test_a_stranger_with_the_wheel_is_at_work_by_the_page_alone(stranger: Stranger, own: dict[str, str]) -> None:
@@ -98,7 +102,7 @@ def test_a_stranger_with_the_wheel_is_at_work_by_the_page_alone(stranger: Strang
         workers = [start("python worker.py", f"worker-{number}.log") for number in range(2)]
         start("python produce.py", "produce.log")
         for worker in workers:
-            until(lambda log=worker: re.search(r"^\d+ 1 b'order \d+'$", log.read_text(), re.MULTILINE), "records", 60)
+            until(partial(has_orders, worker), "records", 60)
         print(f"installed after {installed_s:.0f} s, the first records after {time.monotonic() - began:.0f} s")
         assert own["workers"] in stranger.run(stranger.block("sh", "groups workers"))
         with urllib.request.urlopen(f"http://{own['localhost:19090']}/status", timeout=10) as page:

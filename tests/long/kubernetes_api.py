@@ -94,9 +94,8 @@ def test_every_pod_is_admitted_by_the_restricted_standard(cluster: ControlPlane,
     where = namespace(cluster, f"pods-{name.replace('_', '-')}")
     manifests = documents((RENDERED / f"{name}.yaml").read_text(encoding="utf-8"))
     (workload,) = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
-    template = workload["spec"]["template"]
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": dict(template["spec"])}
-    pod["spec"]["serviceAccountName"] = "existing"
+    spec = workload["spec"]["template"]["spec"] | {"serviceAccountName": "existing"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec}
     created = cluster.kubectl("--namespace", where, "create", "--filename", "-", text=json.dumps(pod))
     assert created == "pod/pod created\n"
     privileged = json.loads(json.dumps(pod)) | {"metadata": {"name": "privileged"}}

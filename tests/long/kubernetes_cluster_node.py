@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from importlib import metadata
 from pathlib import Path
@@ -270,8 +271,12 @@ def test_new_settings_are_applied_without_new_pods(world: World, bootstrap: str)
     (command,) = re.findall(r"exec \$pod -- kafka-share-proxy (reload .*)", notes)
     for pod in [world.kubelet.pods[uid] for uid in before]:
         words = [*pod.sandbox.enter, *installed_command(), *command.split()]
-        until(lambda words=words: "log_level" in printed(words), "the kubelet to swap the file", LIMIT_S)
+        until(partial(is_printed, "log_level", words), "the kubelet to swap the file", LIMIT_S)
     assert world.pods().keys() == before
+
+
+def is_printed(text: str, command: list[str]) -> bool:
+    return text in printed(command)
 
 
 def printed(command: list[str]) -> str:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +160,8 @@ def read_to_end(front: Front, view: str, partition: int) -> int:
         count, end = 0, time.monotonic() + COMMAND_S
         while time.monotonic() < end:
             message = consumer.poll(1.0)
-            if message is not None and message.error() is not None:
-                assert message.error().name() == "_PARTITION_EOF"
+            if message is not None and (error := message.error()) is not None:
+                assert error.name() == "_PARTITION_EOF"
                 return count
             count += message is not None
         raise TimeoutError(f"{view}-{partition} has no end")
@@ -190,7 +191,7 @@ def test_four_kills_with_other_ranges_each_time_lose_nothing_and_repeat_nothing(
         command = [*COMMAND, *arguments, "--ranges", ranges]
         with log, subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True) as process:
             try:
-                until(lambda before=before: len(list(commits.glob("[0-9]*"))) >= before + 2, "two batches", COMMAND_S)
+                until(partial(has_batches, commits, before + 2), "two batches", COMMAND_S)
                 time.sleep(0.13 * number)  # within a batch, at another place of it each time
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -202,8 +203,12 @@ def test_four_kills_with_other_ranges_each_time_lose_nothing_and_repeat_nothing(
     assert_keys_have_one_range(table)
 
 
+def has_batches(commits: Path, count: int) -> bool:
+    return len(list(commits.glob("[0-9]*"))) >= count
+
+
 def assert_keys_have_one_range(table: Any) -> None:
-    homes = {}
+    homes: dict[tuple[str, bytes], int] = {}
     for ranges, key, home in zip(
         table["ranges"].to_pylist(), table["key"].to_pylist(), table["range_id"].to_pylist(), strict=True
     ):

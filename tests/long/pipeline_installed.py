@@ -108,7 +108,9 @@ def test_the_demonstration_from_a_wheel_keeps_its_promise(installed: Installed, 
 
 
 @contextmanager
-def session_of(command: list[str], log: Path, folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen]:
+def session_of(
+    command: list[str], log: Path, folder: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """A program that leads a session, as a terminal's does; what is left of the session is killed at the end."""
     with (
         log.open("wb") as file,

@@ -43,7 +43,7 @@ IDLE_REQUESTS_MAX = 10
 class CountingRelay(Relay):
     """A relay that counts the requests that pass, by API key."""
 
-    requests: Counter[int] = field(default_factory=Counter)
+    counts: Counter[int] = field(default_factory=Counter)
     _rest: dict[int, bytes] = field(default_factory=dict)
     """Begun frames by upstream socket."""
 
@@ -57,7 +57,7 @@ class CountingRelay(Relay):
             return
         rest += data
         while len(rest) >= 6 and len(rest) >= 4 + (size := struct.unpack_from(">i", rest)[0]):
-            self.requests[struct.unpack_from(">h", rest, 4)[0]] += 1
+            self.counts[struct.unpack_from(">h", rest, 4)[0]] += 1
             rest = rest[4 + size :]
         self._rest[sink.fileno()] = rest
 
@@ -84,7 +84,8 @@ async def fail_everything(consumer: ShareConsumer, arrivals: Arrivals) -> None:
 
 def test_failing_records_cost_the_broker_what_their_backoff_says(running: Running, fresh: Callable[[str], str]) -> None:
     kafka = running.cluster(OLD)
-    with CountingRelay(kafka.bootstrap) as relay:
+    relay = CountingRelay(kafka.bootstrap)
+    with relay:
         upstream = {"bootstrap": relay.address, "nodes": {1: relay.address}}
         front = running.front(relay.address, {"upstream": upstream, "share_groups": {"broker": QUICK}})
         delay = {"share.redelivery.delay.ms": "2000", "share.redelivery.delay.max.ms": "60000"}
@@ -92,7 +93,7 @@ def test_failing_records_cost_the_broker_what_their_backoff_says(running: Runnin
         world = World(front.bootstrap, fresh, PARTITIONS, **settings)
         for partition in range(PARTITIONS):
             world.produce(EACH, partition)
-        relay.requests.clear()
+        relay.counts.clear()
         arrivals, began = Arrivals(), time.monotonic()
 
         async def play() -> None:
@@ -110,7 +111,7 @@ def test_failing_records_cost_the_broker_what_their_backoff_says(running: Runnin
 
         trio.run(play)
         took = time.monotonic() - began
-        counts = {ApiKey(key).name: count for key, count in relay.requests.most_common()}
+        counts = {ApiKey(key).name: count for key, count in relay.counts.most_common()}
     early = [
         (place, before, after)
         for place, times in arrivals.times.items()

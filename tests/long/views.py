@@ -166,9 +166,9 @@ def _all(front: Front, topic: str, partitions: range, isolation: str) -> dict[in
     def done() -> bool:
         for message in consumer.consume(500, 0.2):
             if message.error():
-                ended.add(message.partition())
+                ended.add(message.partition() or 0)
             else:
-                got[message.offset()] = message.value().decode()
+                got[message.offset() or 0] = (message.value() or b"").decode()
         return len(ended) == len(partitions)
 
     until(done, f"the end of {topic}", READ_S)

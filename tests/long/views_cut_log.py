@@ -91,7 +91,8 @@ class Librdkafka(Reader):
         while not self.end.is_set():
             for message in consumer.consume(100, 0.2):
                 if not message.error():
-                    self.got.append((message.partition(), message.offset(), message.value().decode()))
+                    value = message.value() or b""
+                    self.got.append((message.partition() or 0, message.offset() or 0, value.decode()))
         consumer.close()
 
 
@@ -208,10 +209,10 @@ def test_readers_of_a_view_see_what_readers_of_its_base_see(
         append(raw, base, "old", 0, KEPT)
         readers: dict[str, tuple[Reader, Reader]] = {}
         for kind in (Librdkafka, KafkaPython, Aiokafka, Java):
-            plain, sliced = kind(front.bootstrap, base.name, [0]), kind(front.bootstrap, view, range(SLOTS))
+            of_base, of_view = kind(front.bootstrap, base.name, [0]), kind(front.bootstrap, view, range(SLOTS))
             readers[kind.__name__] = (
-                stack.enter_context(plain.running(tmp_path)),
-                stack.enter_context(sliced.running(tmp_path)),
+                stack.enter_context(of_base.running(tmp_path)),
+                stack.enter_context(of_view.running(tmp_path)),
             )
         every = [reader for pair in readers.values() for reader in pair]
         kafka.node(2).kill()

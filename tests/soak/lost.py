@@ -113,8 +113,11 @@ class Run:
             state = until(lambda: raw.topic(SHARE_STATE.topic), "the state topic")
             topic = raw.create_topic("lost", assignments={0: [stays.node_id]})
             raw.produce(topic, *[1] * RECORDS)
-        leads = lambda group: (state.leaders[state_partition(group)] == victim.node_id) == is_state  # noqa: E731
-        group = next(name for name in (f"g{number}" for number in range(1000)) if leads(name))
+        group = next(
+            name
+            for name in (f"g{number}" for number in range(1000))
+            if (state.leaders[state_partition(name)] == victim.node_id) == is_state
+        )
         world = World("lost", front.bootstrap, "lost")
         world.raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
         member = Member(world, group, "member-of-the-lost", stays.node_id)
@@ -170,27 +173,31 @@ class Run:
             failure = why
 
     def _settle(self, member: Member, topic: Topic) -> None:
-        """One record after the other; each response is written down."""
+        """Settle one record after the other, and note each failure."""
         story = self.story
         while not self._enough.wait(PAUSE_S):
             sent = story.now()
             try:
-                response = member.fetch((topic, 0), records=1, batch=1, mode=RECORD_LIMIT, silent=True)
-                acquired = response.acquired(topic)
-                code = response.error or response.code(topic)
-                if acquired:
-                    result = member.acknowledge((topic, 0, *acquired[0][:2], ACCEPT), silent=True)
-                    code = result.error or result.code(topic)
-                    if not code:
-                        story.settled.append((sent, story.now()))
+                failure = self._settle_one(member, topic, sent)
             except OSError as error:
-                code = str(error)
+                failure = str(error)
                 member.disconnect()
                 member.epoch = 0
-            if code:
-                story.failed.append((story.now(), str(code)))
-                if response.error:
-                    member.epoch = 0
+            if failure:
+                story.failed.append((story.now(), failure))
+
+    def _settle_one(self, member: Member, topic: Topic, sent: float) -> str:
+        """Return the error code of the responses, or an empty string."""
+        response = member.fetch((topic, 0), records=1, batch=1, mode=RECORD_LIMIT, silent=True)
+        code = response.error or response.code(topic)
+        if response.error:
+            member.epoch = 0
+        if acquired := response.acquired(topic):
+            result = member.acknowledge((topic, 0, *acquired[0][:2], ACCEPT), silent=True)
+            code = result.error or result.code(topic)
+            if not code:
+                self.story.settled.append((sent, self.story.now()))
+        return str(code) if code else ""
 
 
 @contextmanager

@@ -5,13 +5,19 @@ What must hold is listed in `tests/support/storm.py`. A million steps: `python -
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from kafka_share_proxy.durable import state_producer
-from kafka_share_proxy.durable.produce_errors import Follows
+from kafka_share_proxy.durable.produce_errors import Follows, what_follows
 from kafka_share_proxy.sharegroups.apis import k42_delete_groups
-from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
+from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.offset_runs import AVAILABLE
-from kafka_share_proxy.sharegroups.model.partition import SharePartition
+from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
+from kafka_share_proxy.sharegroups.model.settings import GroupSettings
+from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.group_changes import ShareChanges
 from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
 
@@ -43,17 +49,17 @@ def _reported_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: changes refused by the journal are applied all the same."""
     end = ShareWrites._end
 
-    def keep(self, key, share, transition, *, keep):
+    def keep_all(self: ShareWrites, key: ShareKey, share: Share, transition: Transition, *, keep: bool) -> None:
         end(self, key, share, transition, keep=True)
 
-    monkeypatch.setattr(ShareWrites, "_end", keep)
+    monkeypatch.setattr(ShareWrites, "_end", keep_all)
 
 
 def _snapshot_of_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: held records are stored as delivered."""
     free = SharePartition.snapshot
 
-    def snapshot(self, *transitions):
+    def snapshot(self: SharePartition, *transitions: Transition) -> ShareSnapshot:
         for run in self.runs:
             run.count += 1
         outcome = free(self, *transitions)
@@ -73,7 +79,7 @@ def _too_generous(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: released records are available to other members before the release is stored."""
     decide = SharePartition.decide_release
 
-    def release(self, member_id, settings):
+    def release(self: SharePartition, member_id: str, settings: GroupSettings) -> Transition | None:
         transition = decide(self, member_id, settings)
         for run in () if transition is None else transition.runs:
             run.state = AVAILABLE
@@ -91,7 +97,7 @@ def _never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """State is stored anew, and the old one continues in memory."""
     add = ShareCoordinator.add_share
 
-    def keep(self, key, partition, node_id):
+    def keep(self: ShareCoordinator, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         return self.share(key) or add(self, key, partition, node_id)
 
     monkeypatch.setattr(ShareCoordinator, "add_share", keep)
@@ -101,9 +107,9 @@ def _settings_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings hold before they are stored."""
     store = ShareChanges.store_settings
 
-    def early(self, group_id, values, encoded, then):
-        self.coordinator.store_settings(group_id, values)
-        return store(self, group_id, values, encoded, then)
+    def early(self: ShareChanges, group_id: str, *change: Any) -> Any:
+        self.coordinator.store_settings(group_id, change[0])
+        return store(self, group_id, *change)
 
     monkeypatch.setattr(ShareChanges, "store_settings", early)
 
@@ -112,7 +118,7 @@ def _forgotten_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group is gone from memory before its deletion is stored."""
     forget = k42_delete_groups._forget
 
-    async def early(services, group_id, keys):
+    async def early(services: ShareServices, group_id: str, keys: Any) -> Any:
         services.coordinator.remove_group(group_id)
         return await forget(services, group_id, keys)
 
@@ -126,7 +132,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_storm_finds_faults(fault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storm_finds_faults(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these breaks a promise; no storm is of use that does not see it."""
     fault(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):
@@ -149,9 +155,9 @@ def test_a_storm_over_logs_breaks_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("code", [weather.response for weather in AFTER_APPEND if weather.response != CUT])
-def test_a_storm_over_logs_finds_a_wrong_refusal(code, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storm_over_logs_finds_a_wrong_refusal(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A code that is also said after an append is taken for a definite refusal."""
-    known = state_producer.what_follows
+    known = what_follows
     monkeypatch.setattr(
         state_producer, "what_follows", lambda requested: Follows.NOT_NOW if requested == code else known(requested)
     )

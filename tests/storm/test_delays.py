@@ -5,11 +5,13 @@ The invariants are in `tests/support/storm_delays.py`. A million steps: `python 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from kafka_share_proxy.sharegroups.model import queue_partition
 from kafka_share_proxy.sharegroups.model.partition import SharePartition
 from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
-from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns
+from kafka_share_proxy.sharegroups.model.redelivery import DelayedRuns, delay_s
 
 from tests.sharegroups.model.world import RandomChooser
 from tests.support import storm_delays
@@ -27,7 +29,6 @@ def test_a_storm_delivers_no_failed_record_early_or_late(seed: int) -> None:
 
 def _grows_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: each delay is the first."""
-    delay_s = queue_partition.delay_s
     monkeypatch.setattr(queue_partition, "delay_s", lambda delay, _, chance: delay_s(delay, 1, chance))
 
 
@@ -70,7 +71,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_storm_finds_faults(fault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storm_finds_faults(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these breaks the delay. A storm that does not notice them is of no use."""
     fault(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):

@@ -5,6 +5,8 @@ The invariants are in `tests/support/storm_order.py`. A million steps: `python -
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from kafka_share_proxy.sharegroups.model.key_order import KeyOrder
 from kafka_share_proxy.sharegroups.model.ordered_acquiring import OrderedAcquirer
@@ -70,7 +72,7 @@ FAULTS = [_blocks_nothing, _frees_too_early, _frees_nothing, _knows_all_keys, _f
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_storm_finds_faults(fault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storm_finds_faults(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these breaks key order. A storm that does not notice them is of no use."""
     fault(monkeypatch)
     with pytest.raises((AssertionError, KeyError)):

@@ -89,7 +89,7 @@ class TinyWorld(World):
     def compare(self) -> None:
         if not self.choices.new:
             return  # An earlier story began in the same way.
-        chance, self.chance = self.chance, lambda _one_in: True  # type: ignore[method-assign]
+        chance, self.chance = self.chance, lambda one_in: True  # type: ignore[method-assign]
         try:
             super().compare()
         finally:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import trio
+from kafka_share_proxy.conformance.target.faults import Fault
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 from trio.testing import MockClock
 
 from tests.durable.proxy_members import ALL, SESSION_S, Member, members, until
 from tests.support.target_brokers import TargetBrokers
+
+NOT_EXECUTED = Fault(api=ApiKey.LEAVE_GROUP, error=ErrorCode.NOT_COORDINATOR)
 
 
 @pytest.fixture
@@ -92,3 +99,24 @@ async def test_a_member_that_has_joined_again_under_its_name_is_not_removed(
     assert again.part.is_valid()
     assert again.part.assigned | a.part.assigned == ALL
     assert not again.part.assigned & a.part.assigned
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [replace(NOT_EXECUTED, cut_after=0), NOT_EXECUTED],
+    ids=["cut", "NOT_COORDINATOR"],
+)
+async def test_a_killed_member_is_removed_although_the_first_request_fails(
+    autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers, fault: Fault
+) -> None:
+    """Its partitions would have no owner until its session timeout: the coordinator moved, or its connection ended."""
+    a, b, c = (Member(brokers, name, nursery, fleet=True) for name in "abc")
+    a.other_members, b.other_members = [b], [a]
+    await until(lambda: len(a.part.assigned | b.part.assigned | c.part.assigned) == PARTITIONS)
+    killed = trio.current_time()
+    await c.kill()
+    brokers.faults.add(fault)
+    assert a.part.member_ended("c:9")
+    await until(lambda: a.part.assigned | b.part.assigned == ALL)
+    assert trio.current_time() - killed < SESSION_S / 4
+    assert members(brokers) == 2

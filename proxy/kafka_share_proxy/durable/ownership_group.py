@@ -116,8 +116,8 @@ class Membership:
         """trio.current_time() of SUCCESSOR_S after the first table."""
         self._identities: dict[str, tuple[str, str]] = {}
         """Ids and names of the members in the last table, by the address that other proxies dial."""
-        self._ended: set[str] = set()
-        """Addresses of members that have ended and are still in the group."""
+        self._ended: dict[str, tuple[str, str]] = {}
+        """Ids and names of members that have ended and are still in the group, by the address that proxies dialled."""
         self._is_only_member: bool | None = None
         """None before the first table."""
         self._delay = RETRY_MIN_S
@@ -153,12 +153,13 @@ class Membership:
         self._rejoin_soon()
 
     def member_ended(self, peer: str) -> bool:
-        self._ended.update({peer} & self._identities.keys())
+        if peer in self._identities:
+            self._ended[peer] = self._identities[peer]
         if not self._ended:
             return False
         # Without a rebalance in progress, the next JoinGroup lists these partitions as owned, so no assignment can give
         # them to a member that is new.
-        if self._peer and self._ended >= self.peers and not (self._is_joining or self._lease.is_rebalancing):
+        if self._peer and self._ended.keys() >= self.peers and not (self._is_joining or self._lease.is_rebalancing):
             self.elsewhere = {}
             self._assign(range(PARTITIONS))
         self._rejoin_soon()
@@ -283,11 +284,19 @@ class Membership:
             raise faults.first_of(group) from None
 
     async def _remove_ended(self, connection: ClusterConnection) -> None:
-        """Remove members that have ended. One that has joined again meanwhile has another id, and stays."""
-        ended, self._ended = self._ended, set()
-        identities = [self._identities[peer] for peer in sorted(ended & self._identities.keys())]
-        if identities:
-            await connection.send_request(ApiKey.LEAVE_GROUP, _leaving(identities, "its process has ended"))
+        """Remove members that have ended, again after a lost response or another coordinator.
+
+        One that has joined again meanwhile has another id, and stays.
+        """
+        ended = dict(self._ended)
+        if not ended:
+            return
+        request = _leaving(ended.values(), "its process has ended")
+        response = await connection.send_request(ApiKey.LEAVE_GROUP, request)
+        code = ErrorCode.of(response.error_code)
+        if code in COORDINATOR_ELSEWHERE:
+            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+        self._ended = {peer: identity for peer, identity in self._ended.items() if ended.get(peer) != identity}
 
     # Joining
 

@@ -16,7 +16,7 @@ from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 NEAR_LIMIT = 0.8
 """Fraction of the allowed ranges from which on a partition is near the limit."""
 GROUPS_A_STEP = 20
-"""Each group may have thousands of ranges."""
+"""Number of groups counted in one step: each may have thousands of ranges."""
 
 
 @dataclass(slots=True)

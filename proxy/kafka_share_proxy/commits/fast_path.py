@@ -85,7 +85,10 @@ class FastPath:
         return True
 
     def _merging(self, group: CommittingGroup, entry: CommittedEntry) -> MergingPartition | None:
-        """None if the commit has no ranges, another request is needed first, or commits are reported one by one."""
+        """Return the partition if this proxy merges the commit into its text.
+
+        None if the commit has no ranges, another request is needed first, or commits are reported one by one.
+        """
         metadata = entry[4]
         if metadata is None or not metadata.startswith(PREFIX) or self._services.audit is not None:
             return None
@@ -103,7 +106,7 @@ class FastPath:
         return merging
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
-        """None if another request is needed first, or something has to be refused."""
+        """Return the plan of each partition. None if another request or a refusal is needed first."""
         planned = []
         for entry in entries:
             part = self._part(group, entry)
@@ -150,7 +153,7 @@ class FastPath:
         return characters - len(PREFIX) - len(final_nul(metadata))
 
     def _topic(self, name: str | bytes) -> Topic | None:
-        """None if the topic has to be requested."""
+        """Return the topic, or None if it has to be requested."""
         services = self._services
         view = services.services.topology
         if isinstance(name, bytes):
@@ -159,7 +162,7 @@ class FastPath:
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:
-    """None if the metadata contains more than ranges. Raises CommitTextError."""
+    """Return the commit of one partition, or None if its metadata contains more than ranges. Raises CommitTextError."""
     ranges = None if metadata is None else one_range(metadata)
     if ranges is not None and ranges_max:
         return PartitionCommit(offset, ranges)

@@ -87,7 +87,7 @@ class FollowedGroups:
         self.uncertain.update(dict.fromkeys(self._loading_partitions(), False))
 
     def is_known(self, group_id: str) -> bool | None:
-        """None while that is unknown."""
+        """Return True if the group is marked. None while that is unknown."""
         if group_id in self.groups:
             return True
         if not self.uncertain:

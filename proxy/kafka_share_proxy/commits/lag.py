@@ -13,7 +13,7 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.values import TopicPartition
 
 PARTITIONS_A_STEP = 20
-"""Each partition may have thousands of ranges."""
+"""Number of partitions examined in one step: each may have thousands of ranges."""
 SURVEYED_MAX = 10_000
 """Maximum number of partitions examined for one scrape. The lag of all others is unknown."""
 

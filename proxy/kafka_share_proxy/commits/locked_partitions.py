@@ -144,7 +144,7 @@ async def store_first(
 
 
 def text_of(metadata: str | None) -> CommitText | None:
-    """None if the metadata has no text, or a malformed one."""
+    """Return the text in the metadata, or None if it has none or a malformed one."""
     if commit_text_version(metadata) != VERSION:
         return None
     try:

@@ -89,11 +89,11 @@ class CommitServices:
 
     @property
     def state_wait_s(self) -> float:
-        """Every client retries a commit."""
+        """Return 0: commits do not wait longer for a state being loaded, because every client retries them."""
         return 0.0
 
     def knows(self, group_id: str) -> bool | None:
-        """None while that is unknown."""
+        """Return True if the group has individual commits. None while that is unknown."""
         if not self.serves(group_id):
             return False
         return True if group_id in self.held.groups else self.followed.is_known(group_id)

@@ -80,7 +80,7 @@ class Transport(Protocol):
 
     @property
     def sendmsg(self) -> Callable[[Sequence[Data]], int] | None:
-        """None if several pieces have to be joined first."""
+        """Function that sends several pieces. None if they have to be joined first."""
 
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
         """Call `ready(mask)` on the awaited events, at first those in `mask`."""

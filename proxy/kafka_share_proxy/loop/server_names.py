@@ -10,7 +10,7 @@ class NamedObject(ssl.SSLObject):
     """Server side of a handshake, with the name that the client requested."""
 
     server_name: str | None = None
-    """In small letters. None before the ClientHello, and without a name in it."""
+    """Requested name in small letters. None before the ClientHello, and without a name in it."""
     refusal = ""
     """Reason why the name is refused. Empty if it is known."""
 

@@ -72,7 +72,7 @@ class Work:
             await self.pause()
 
     async def pause(self) -> None:
-        """As `step`, but reads the clock each time: for work in larger pieces."""
+        """Let other requests run if the slice is used up. Reads the clock each time: for work in larger pieces."""
         slices = self._slices
         if slices is not None and slices.now() >= self._until:
             await slices.wait()

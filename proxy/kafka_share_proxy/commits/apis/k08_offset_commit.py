@@ -167,7 +167,7 @@ class _OffsetCommit:
     def _plan(
         self, group: CommittingGroup, requested: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
     ) -> CommitPlan | None:
-        """None if the partition was refused."""
+        """Return the plan for one partition, or None if it was refused."""
         trouble = None if requested.topic_partition is None else troubles.get(requested.topic_partition)
         is_open = trouble == ErrorCode.UNSTABLE_OFFSET_COMMIT
         if requested.topic_partition is None or (is_open and requested.text is None):

@@ -62,7 +62,7 @@ class _TxnOffsetCommit:
         await with_locks(self._services, self._group_id, partitions, lambda _: True, self._commit)
 
     async def _commit(self) -> None:
-        """The partitions are locked alone."""
+        """Handle the request while it alone holds the locks of its partitions."""
         group = self._services.held.group(self._group_id)
         troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
         inheriting = [requested for requested in self.requested if self._inherits(group, requested)]

@@ -74,7 +74,7 @@ class PartitionCommits:
     _foreign_text: OffsetRanges | None = None
     """Ranges of this text. None until they are read."""
     unseen_since: float | None = None
-    """When the broker first reported an open transaction that began at another proxy."""
+    """Time at which the broker first reported an open transaction that began at another proxy. None without one."""
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
     _planned_ranges: OffsetRanges | None = field(default=None, compare=False)
     """Ranges after the planned commit, if they were computed."""

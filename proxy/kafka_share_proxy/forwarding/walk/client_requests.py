@@ -58,7 +58,7 @@ class ClientRequests(RequestWalk):
         self._produce = passing.produce
 
     def peek(self, buffer: memoryview, at: int, end: int) -> RequestHead | None:
-        """None if more bytes are needed.
+        """Return the head of the request at `at`, or None if more bytes are needed.
 
         Raises RemoteProtocolError for an impossible size.
         """

@@ -22,7 +22,7 @@ Growing buffers next to each other would leave as much again unused between them
 
 
 def _mapped(size: int) -> memoryview | None:
-    """None if the frame is small, or the system does not reserve memory."""
+    """Return a mapping for a large frame. None if the frame is small, or the system does not reserve memory."""
     if size < MAPPED_MIN:
         return None
     with suppress(OSError):

@@ -48,7 +48,7 @@ else:
 def new_pump(
     poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], iterations: Iterations
 ) -> Pump | None:
-    """None if the pump cannot be used."""
+    """Return a pump in C, or None if it cannot be used here."""
     if KERNEL == "python" or walking.KERNEL == "python" or not isinstance(poller, select.epoll):
         return None
     return _Pump(poller.fileno(), buffer, ready, iterations)

@@ -21,7 +21,7 @@ E = TypeVar("E")
 
 
 def held_anywhere(services: ShareServices) -> HeldAnywhere:
-    """The ids of share groups that this proxy or another one holds."""
+    """Return the ids of share groups that this proxy or another one holds."""
     return HeldAnywhere(services.coordinator.groups, services.fleet)
 
 

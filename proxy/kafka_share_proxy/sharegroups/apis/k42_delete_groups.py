@@ -144,4 +144,4 @@ API = DeclaredApi(
     splits=Splits("groups_names", str, "results", _group_id, str),
     groups_max=10_000,
 )
-"""If some groups are served by the brokers, the handler still forwards their part of the request itself."""
+"""The handler itself forwards the part of a request that concerns groups of the brokers."""

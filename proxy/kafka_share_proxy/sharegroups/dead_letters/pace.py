@@ -16,7 +16,7 @@ the seconds of transactions that may follow each other faster.
 RECORDS_MAX = 1_000
 """Maximum number of dead letters in one transaction."""
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_FACTOR, RETRY_JITTER = 1.0, 30.0, 2, 0.2
-"""As the producer of dead letters in Kafka 4.4.0, which gives up after 5 retries. The proxy continues."""
+"""Delays of the producer of dead letters in Kafka 4.4.0. It gives up after 5 retries; the proxy continues."""
 CRC_RANGE, SPREAD = 1 << 32, 2_654_435_761
 """SPREAD separates the checksums of similar names (Knuth's multiplicative hash)."""
 

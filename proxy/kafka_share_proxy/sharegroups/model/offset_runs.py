@@ -38,7 +38,7 @@ ACQUIRED = 1
 BLOCKED, DELAYED = 8, 9
 """Free, but an earlier unsettled record has the same key, or it is not yet due again. Stored as AVAILABLE."""
 REJECTED, EXHAUSTED = 16, 17
-"""To be written as dead letters: rejected by a member, or the deliveries are used up. Stored as ARCHIVING."""
+"""Records that become dead letters: rejected by a member, or their deliveries are used up. Stored as ARCHIVING."""
 JOINED_SINGLY = 4
 """Number of runs below which each is merged by itself."""
 SPREAD_MAX = 4

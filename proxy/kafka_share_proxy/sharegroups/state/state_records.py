@@ -44,9 +44,9 @@ class StateKey(NamedTuple):
     kind: Literal["partition", "group", "settings"]
     group_id: str
     topic_id: bytes = ZERO_UUID
-    """Only of kind "partition"."""
+    """Topic of a record of kind "partition". ZERO_UUID in others."""
     partition: int = -1
-    """Only of kind "partition"."""
+    """Partition of that topic. -1 in others."""
 
 
 def _partition_of(key: StateKey) -> int:

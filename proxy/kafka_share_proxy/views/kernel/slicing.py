@@ -33,7 +33,7 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 class CorruptBatch(ProxyError):
-    """Not a record batch. `code` is the error for the consumer."""
+    """Bytes that are no record batch. `code` is the error for the consumer."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 

@@ -87,9 +87,11 @@ class ClusterWatch:
         delay = self.interval_s
         while True:
             self._requested = trio.Event()
-            await trio.sleep(min(RETRY_S, delay))  # lower bound, however often `check_soon` is called
-            with trio.move_on_after(delay - min(RETRY_S, delay)):
+            earliest = trio.current_time() + min(RETRY_S, delay)  # however often `check_soon` is called
+            with trio.move_on_after(delay):
                 await self._requested.wait()
+            if trio.current_time() < earliest:
+                await trio.sleep_until(earliest)
             snapshot = await self.refresh()
             if snapshot is None:
                 delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)

@@ -89,10 +89,13 @@ class LeaderWatch:
 
         Closes the topic.
         """
+        earliest = -inf
         try:
             while True:
                 with trio.move_on_after(self._check_s):
                     await self._requested.wait()
+                if trio.current_time() < earliest:
+                    await trio.sleep_until(earliest)
                 self._requested = trio.Event()
                 try:
                     await self._refresh(topic)
@@ -106,7 +109,7 @@ class LeaderWatch:
                 self._on_refreshed()
                 refreshed, self._refreshed = self._refreshed, trio.Event()
                 refreshed.set()
-                await trio.sleep(PAUSE_S)
+                earliest = trio.current_time() + PAUSE_S
         finally:
             await topic.aclose()
 

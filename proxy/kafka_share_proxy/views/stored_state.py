@@ -107,7 +107,7 @@ class ViewState:
                     self._topic_exists = trio.Event()
                 with trio.move_on_after(self._check_interval_s):
                     await self._topic_exists.wait()
-                await trio.sleep(PAUSE_MIN_S)
+                    await trio.sleep(PAUSE_MIN_S)
         finally:
             with trio.CancelScope(shield=True):
                 await topic.aclose()

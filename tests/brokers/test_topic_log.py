@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.brokers.topic_log import EARLIEST, EPOCH_MAX, LogSession, fetch, request_offsets
+import trio.testing
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection
+from kafka_share_proxy.brokers.topic_log import (
+    EARLIEST,
+    EPOCH_MAX,
+    LogSession,
+    fetch,
+    repeated_fetch,
+    request_offsets,
+)
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
 
 class Opened:
@@ -83,6 +93,14 @@ class Sessions:
         return response(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
 
 
+class Repeating(ClusterConnection):
+    """A connection on which the loop can repeat requests."""
+
+    @property
+    def repeating(self) -> Any:
+        return object(), 0
+
+
 async def fetched(leader: Sessions, session: LogSession, positions: dict[int, int]) -> list[int]:
     limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
     entries = await fetch(leader, "t", positions, session=session, **limits)  # type: ignore[arg-type]
@@ -115,6 +133,16 @@ async def test_leader_without_room_for_a_fetch_session_gets_complete_requests() 
     for _ in range(2):
         assert await fetched(leader, session, {3: 10}) == [3]
     assert leader.requests == 2 * [(0, 0, {3: 10}, [])]
+
+
+async def test_a_fetch_without_a_session_is_not_repeated_by_the_loop() -> None:
+    ours, _ = trio.testing.memory_stream_pair()
+    opened = ClusterConnection(Address("b", 1), ours, ClusterClientSettings())
+    limits = {"wait_ms": 20, "max_bytes": 300, "responded": lambda _sent: None, "late_s": 1.0}
+    assert repeated_fetch(opened, LogSession(), **limits) is None
+    opened_by_loop = Repeating(Address("b", 1), ours, ClusterClientSettings())
+    assert repeated_fetch(opened_by_loop, LogSession(), **limits) is None
+    assert repeated_fetch(opened_by_loop, LogSession(session_id=7, epoch=1), **limits) is not None
 
 
 async def test_refused_fetch_session_is_an_error() -> None:

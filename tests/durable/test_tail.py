@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
+from kafka_share_proxy.durable import tail
+from kafka_share_proxy.durable.state_host import BrokerAccess
 from kafka_share_proxy.durable.tail import CHECK_S, FETCH_WAIT_S, Tail
+from kafka_share_proxy.forwarding.walk.pump import new_pump
+from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
@@ -25,14 +32,14 @@ NAMES = {partition: next(f"t{n}" for n in range(999) if partition_of(f"t{n}") ==
 class Followed:
     """A tail that runs, what it holds, and an owner with producer id 7."""
 
-    def __init__(self, cluster: StateCluster) -> None:
+    def __init__(self, cluster: StateCluster, access: BrokerAccess | None = None) -> None:
         self.cluster, self.texts, self.notes = cluster, Texts(), list[str]()
         wall_s = lambda: WALL_MS / 1000 + trio.current_time()  # noqa: E731
         self.errors, self.loaded = list[str](), list[bool]()
         self.tail = Tail(
             TEST_STATE,
             self.texts,
-            cluster.access(self._note),
+            access or cluster.access(self._note),
             wall_s=wall_s,
             on_read=lambda: self.loaded.append(self.tail.is_all_loaded),
             on_trouble=lambda error: self.errors.append(str(error)),
@@ -313,3 +320,53 @@ async def test_owner_follows_its_own_appends_at_leisure(autojump_clock: MockCloc
         counts.append(followed.cluster.requested.count(ApiKey.FETCH) - fetches_before)
         await followed.holds(**{NAMES[5]: f"{foreign} 199"})
     assert counts[0] <= 15 < 60 <= counts[1]
+
+
+def test_idle_rounds_are_made_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records, evicted sessions and lost leaders wake the task."""
+    monkeypatch.setattr(tail, "FETCH_WAIT_S", 0.1)
+    monkeypatch.setattr(tail, "FETCH_WAIT_MS", 100)
+    reactor, read = Reactor(new_pump), list[int]()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            cluster = StateCluster(nursery)
+            settings = ClusterClientSettings(reactor=reactor)
+            address = await cluster.listen()
+            access = replace(cluster.access(lambda _event, **_context: None), settings=settings)
+            followed = Followed(cluster, replace(access, client=lambda: ClusterClient([address], settings)))
+            followed.make()
+            followed.run()
+            await followed.tail.loaded()
+            steps = _Steps()
+            trio.lowlevel.add_instrument(steps)
+            for text in ("one", "two"):
+                await trio.sleep(0.3)
+                steps.names.clear()
+                before, rounds = followed.cluster.requested.count(ApiKey.FETCH), len(followed.loaded)
+                await until(lambda: followed.cluster.requested.count(ApiKey.FETCH) >= before + 5)  # noqa: B023
+                assert steps.names == []
+                assert len(followed.loaded) >= rounds + 4
+                assert followed.tail.age_s <= 0.25
+                followed.put(5, text)
+                await followed.holds(**{NAMES[5]: text})
+                cluster.evict_fetch_sessions()
+            read.append(1)
+            nursery.cancel_scope.cancel()
+
+    try:
+        reactor.run(main)
+    finally:
+        reactor.shut()
+    assert read
+
+
+class _Steps(trio.abc.Instrument):
+    """Steps of the tasks that read."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if "_read_from" in task.name:
+            self.names.append(task.name)

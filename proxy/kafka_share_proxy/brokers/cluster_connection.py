@@ -5,17 +5,18 @@ Sources: KIP-35, KIP-511 (ApiVersions), KIP-43, KIP-152 (SASL), KIP-368 (session
 
 from __future__ import annotations
 
-import math
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, TypeVar
+from math import inf
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
+from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.tls_context import TlsContext
 from kafka_share_proxy.wire import broker_versions, sasl
 from kafka_share_proxy.wire.codec import frame_sizes, frames, headers
@@ -90,6 +91,8 @@ class ClusterClientSettings:
     """True to refuse a listener without SASL where there is an identity."""
     tls_setting: str = "upstream.tls"
     """Setting to check if a broker speaks TLS and the proxy does not."""
+    reactor: Reactor | None = field(default=None, repr=False, compare=False)
+    """Loop that hosts Trio, which can repeat requests by itself (`repeated_request`). None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +104,22 @@ class BrokerVersions:
     response: messages.ApiVersionsResponse | None
 
 
+class InFlight(NamedTuple):
+    """Request that was sent outside of `send_request`, and whose response is due."""
+
+    correlation_id: int
+    unsent: bytes
+    sent: float
+    """trio.current_time() when it was sent."""
+
+
 class ClusterConnection:
     """Open connection to one broker. Not for concurrent tasks."""
 
     def __init__(self, address: Address, stream: trio.abc.Stream, settings: ClusterClientSettings) -> None:
         self.address = address
         self.versions = BrokerVersions(ranges={}, response=None)
-        self.expires = math.inf
+        self.expires = inf
         """Time (trio.current_time) at which to renew the SASL session or replace the connection."""
         self.responded = False
         self.closed = False
@@ -125,19 +137,42 @@ class ClusterConnection:
         Raises UpstreamLost if the connection ends or stays silent, RemoteProtocolError if the response is invalid. The
         connection is unusable after either.
         """
-        chosen = self._common_version(key) if version is None else version
+        chosen = self.common_version(key) if version is None else version
         correlation_id = next(self.correlation_ids)
-        request = frames.request(key, chosen, correlation_id, self._settings.client_id, message)
-        frame = await self._respond_to(request)
+        frame = await self._respond_to(self.request(key, chosen, correlation_id, message), RESPONSE_TIMEOUT_S)
         if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):
             chosen = 0
-        correlation_id_received, response = self._decoded(key, chosen, frame)
+        decoded: R = self._response(key, chosen, correlation_id, frame)
+        return decoded
+
+    def request(self, key: int, version: int, correlation_id: int, message: Message) -> bytes:
+        """Return the frame of a request, with its size."""
+        return frames.request(key, version, correlation_id, self._settings.client_id, message)
+
+    async def finish(self, key: int, version: int, in_flight: InFlight) -> Any:
+        """Return the response of a request that was sent outside of `send_request`. Raises as `send_request`."""
+        timeout_s = in_flight.sent + RESPONSE_TIMEOUT_S - trio.current_time()
+        frame = await self._respond_to(in_flight.unsent, max(timeout_s, 0.0))
+        return self._response(key, version, in_flight.correlation_id, frame)
+
+    @property
+    def repeating(self) -> tuple[Reactor, int] | None:
+        """Return the loop that can repeat requests on this connection, and the descriptor. None with TLS."""
+        if self._settings.reactor is None or self._received or not isinstance(self._stream, trio.SocketStream):
+            return None
+        return self._settings.reactor, self._stream.socket.fileno()
+
+    def received(self, data: bytes) -> None:
+        """Add bytes that were received outside of `send_request` and `finish`."""
+        self._received += data
+
+    def _response(self, key: int, version: int, correlation_id: int, frame: bytes) -> Any:
+        correlation_id_received, response = self._decoded(key, version, frame)
         if correlation_id_received != correlation_id:
             raise RemoteProtocolError(
                 f"{self.address} responded to request {correlation_id_received} instead of {correlation_id}"
             )
-        decoded: R = response
-        return decoded
+        return response
 
     def _decoded(self, key: int, version: int, frame: bytes) -> tuple[int, Any]:
         """Decode a response, unless it equals the last one: topics of 50 partitions are looked up every 10 s."""
@@ -164,9 +199,9 @@ class ClusterConnection:
         self.closed = True
         await trio.aclose_forcefully(self._stream)
 
-    async def _respond_to(self, request: bytes) -> bytes:
+    async def _respond_to(self, request: bytes, timeout_s: float) -> bytes:
         try:
-            with trio.fail_after(RESPONSE_TIMEOUT_S):
+            with trio.fail_after(timeout_s):
                 if unsent := request[self._sent_now(request) :]:
                     await self._stream.send_all(unsent)
                 return await self._frame()
@@ -184,30 +219,32 @@ class ClusterConnection:
         except BlockingIOError:
             return 0
 
-    def _common_version(self, key: int) -> int:
+    def common_version(self, key: int) -> int:
         ours, theirs = registry.versions(key), self.versions.ranges.get(key)
         if theirs is None or max(ours[0], theirs[0]) > min(ours[1], theirs[1]):
             raise RemoteProtocolError(f"{self.address} has no version of {registry.API_KEYS[key]} that is known here")
         return min(ours[1], theirs[1])
 
     async def _frame(self) -> bytes:
-        head = await self._exactly(4)
+        """Return the next frame. If this is cancelled, nothing that was received is lost."""
+        await self._receive(4)
+        head = bytes(self._received[:4])
         size = int.from_bytes(head, "big", signed=True)
         if not frame_sizes.RESPONSE_MIN <= size <= self._settings.response_bytes:
             error = frame_sizes.wrong_size(size, self._settings.response_bytes, frame_sizes.RESPONSE_MIN)
             advice = f"; see {self._settings.tls_setting}" if frame_sizes.hint(head).startswith("a TLS") else ""
             raise RemoteProtocolError(f"{self.address} sent: {error}{advice}")
-        return await self._exactly(size)
+        await self._receive(4 + size)
+        frame = bytes(memoryview(self._received)[4 : 4 + size])
+        del self._received[: 4 + size]
+        return frame
 
-    async def _exactly(self, size: int) -> bytes:
+    async def _receive(self, size: int) -> None:
         while len(self._received) < size:
             chunk = await self._stream.receive_some(READ_BYTES)
             if not chunk:
                 raise UpstreamLost(f"{self.address} closed the connection")
             self._received += chunk
-        data = bytes(self._received[:size])
-        del self._received[:size]
-        return data
 
 
 @asynccontextmanager
@@ -303,7 +340,7 @@ async def _authenticate(opened: ClusterConnection, identity: Identity, *, is_req
 
 def session_ends(lifetime_ms: int) -> float:
     """Return when (trio.current_time) to renew a session that begins now. inf if it has no lifetime."""
-    return trio.current_time() + SESSION_SHARE * lifetime_ms / 1000 if lifetime_ms > 0 else math.inf
+    return trio.current_time() + SESSION_SHARE * lifetime_ms / 1000 if lifetime_ms > 0 else inf
 
 
 def reason_of(error: BaseException) -> str:

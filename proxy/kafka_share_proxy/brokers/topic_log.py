@@ -7,10 +7,11 @@ topic that was deleted and created anew under the same name (KIP-516).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, InFlight
+from kafka_share_proxy.brokers.repeated_request import RepeatedRequest, Repetition, content_of
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost, error_name
@@ -47,10 +48,14 @@ class LogSession:
             self.session_id, self.epoch, self.positions = 0, NEW_SESSION, {}
         else:
             self.session_id, self.positions = response.session_id, dict(positions)
-            self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+            self.advance()
         if is_new and response.error_code != ErrorCode.NONE:
             raise UpstreamLost(f"the broker refuses a fetch session: {error_name(response.error_code)}")
         return response.error_code == ErrorCode.NONE
+
+    def advance(self) -> None:
+        """Continue after a response of this session without an error."""
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
 
 async def request_offsets(
@@ -80,13 +85,15 @@ async def fetch(
     isolation_level: int = READ_UNCOMMITTED,
     topic_id: bytes = ZERO_UUID,
     session: LogSession | None = None,
+    in_flight: InFlight | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
     """Fetch from `positions` (partition -> offset). Errors are included. Raises UpstreamLost.
 
     `topic_id`: the topic must have this id. If another topic has the name by now, the error is UNKNOWN_TOPIC_ID.
-    `session`: in it, partitions are omitted in which nothing changed.
+    `session`: in it, partitions are omitted in which nothing changed. `in_flight`: the request was sent already, by
+    `repeated_fetch`.
     """
-    version = FETCH_VERSION if topic_id == ZERO_UUID else FETCH_BY_ID_VERSION
+    version = _version(topic_id)
 
     def query() -> messages.FetchRequest:
         known = {} if session is None else session.positions
@@ -113,7 +120,54 @@ async def fetch(
             rack_id="",
         )
 
-    response = await opened.send_request(ApiKey.FETCH, query(), version=version)
+    if in_flight is None:
+        response = await opened.send_request(ApiKey.FETCH, query(), version=version)
+    else:
+        response = await opened.finish(ApiKey.FETCH, version, in_flight)
     while session is not None and not session.responded(response, positions):  # the second is of a new session
         response = await opened.send_request(ApiKey.FETCH, query(), version=version)
     return [entry for responded in response.responses for entry in responded.partitions]
+
+
+def repeated_fetch(
+    opened: ClusterConnection,
+    session: LogSession,
+    *,
+    wait_ms: int,
+    max_bytes: int,
+    isolation_level: int = READ_UNCOMMITTED,
+    topic_id: bytes = ZERO_UUID,
+    responded: Callable[[float], float | None],
+    late_s: float,
+) -> RepeatedRequest | None:
+    """Return a run of `fetch` with the positions of the session, while the broker has no news.
+
+    None if the loop cannot repeat requests on this connection, or without a session. `responded`, `late_s`: see
+    `Repetition`. If a request is in flight at the end, `fetch` must receive its response.
+    """
+    repeating, version = opened.repeating, _version(topic_id)
+    if repeating is None or not session.session_id:
+        return None
+    query = messages.FetchRequest(
+        replica_id=CONSUMER,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=session.session_id,
+    )
+
+    def request(correlation_id: int) -> bytes:
+        query.session_epoch = session.epoch
+        return opened.request(ApiKey.FETCH, version, correlation_id, query)
+
+    def responded_without_news(sent: float) -> float | None:
+        session.advance()
+        return responded(sent)
+
+    expected = content_of(ApiKey.FETCH, version, messages.FetchResponse(session_id=session.session_id))
+    return RepeatedRequest(opened, *repeating, Repetition(request, expected, responded_without_news, late_s))
+
+
+def _version(topic_id: bytes) -> int:
+    return FETCH_VERSION if topic_id == ZERO_UUID else FETCH_BY_ID_VERSION

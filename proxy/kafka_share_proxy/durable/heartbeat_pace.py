@@ -10,6 +10,9 @@ from math import inf
 
 import trio
 
+from kafka_share_proxy.brokers.cluster_connection import InFlight
+from kafka_share_proxy.brokers.repeated_request import RepeatedRequest
+
 PER_SESSION = 4
 """Heartbeats in one session timeout if one proxy owns everything: no other member waits for its rejoin."""
 PER_SESSION_WHILE_CHANGING = 24
@@ -29,6 +32,8 @@ class HeartbeatPace:
         self._moves_until = self._changes_until = -inf
         """trio.current_time()."""
         self._is_over = trio.Event()
+        self._repeated: RepeatedRequest | None = None
+        """Heartbeats that the loop sends."""
 
     @property
     def pause_s(self) -> float:
@@ -64,6 +69,21 @@ class HeartbeatPace:
             await self._is_over.wait()
         self._is_over = trio.Event()
 
+    async def repeat(self, heartbeats: RepeatedRequest) -> InFlight | None:
+        """Wait as `wait`, over all pauses in which nothing but expected responses is received."""
+        if self._is_over.is_set():
+            heartbeats.stop()
+        self._repeated = heartbeats
+        try:
+            in_flight = await heartbeats.run(self.pause_s)
+        finally:
+            self._repeated = None
+        if in_flight is None:  # otherwise the next heartbeat is not sent now
+            self._is_over = trio.Event()
+        return in_flight
+
     def end_pause(self) -> None:
         """Let the next heartbeat be sent now."""
         self._is_over.set()
+        if self._repeated is not None:
+            self._repeated.stop()

@@ -15,12 +15,13 @@ from math import inf
 import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
-from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, InFlight
 from kafka_share_proxy.brokers.queries import COORDINATOR_ELSEWHERE
 from kafka_share_proxy.brokers.replaced import ResponseDue
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.group_coordinator import RETRY_SOON_S, GroupCoordinator
 from kafka_share_proxy.durable.heartbeat_pace import HeartbeatPace
+from kafka_share_proxy.durable.heartbeats import RepeatedHeartbeats
 from kafka_share_proxy.durable.member_errors import NotAMember, NotReadyYet, error_of
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
@@ -104,6 +105,7 @@ class Membership:
         self._session_s = session_s
         self._clock = clock
         self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
+        self._repeated = RepeatedHeartbeats(clock, self._confirmed)
         # The peer address is part of the name: a static member that rejoined with another peer address would keep the
         # table unchanged, and the other members would not learn of it.
         self._instance: str | None = f"proxy-{name or address}" + (f"-{peer}" if peer else "")
@@ -210,35 +212,60 @@ class Membership:
                 await self._rejoin(connection)
 
     async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection, due: ResponseDue) -> None:
-        while not self._must_rejoin:
-            due.move(trio.current_time())
-            if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
+        in_flight: InFlight | None = None
+        while in_flight is not None or not self._must_rejoin:
+            due.move(trio.current_time() if in_flight is None else in_flight.sent)
+            if await self._heartbeat_once_loaded(heartbeat_connection, in_flight) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
             self._succeed_in_time()
-            if not self._must_rejoin:
-                pause_s = self._pace.pause_s
-                due.move(trio.current_time() + pause_s)
-                await self._pace.wait(pause_s)
+            in_flight = None if self._must_rejoin else await self._until_next_heartbeat(heartbeat_connection, due)
 
-    async def _heartbeat_once_loaded(self, heartbeat_connection: ClusterConnection) -> ErrorCode:
+    async def _until_next_heartbeat(self, heartbeat_connection: ClusterConnection, due: ResponseDue) -> InFlight | None:
+        """Wait until this task must act. Returns a heartbeat of the loop whose response is due."""
+        repeated = self._repeated.on(heartbeat_connection, self._heartbeat_request())
+        if repeated is None or self._is_successor:
+            pause_s = self._pace.pause_s
+            due.move(trio.current_time() + pause_s)
+            await self._pace.wait(pause_s)
+            return None
+        due.move(inf)
+        return await self._pace.repeat(repeated)
+
+    def _confirmed(self, sent: float) -> float | None:
+        self._lease.on_heartbeat(ErrorCode.NONE, sent)
+        self._was_renewed()
+        return None if self._must_rejoin else self._pace.pause_s
+
+    async def _heartbeat_once_loaded(
+        self, heartbeat_connection: ClusterConnection, in_flight: InFlight | None
+    ) -> ErrorCode:
         """Retry while a new coordinator still loads the group."""
         for _ in range(LOADING_BEATS):
             with suppress(NotReadyYet):
-                return await self._heartbeat(heartbeat_connection)
+                return await self._heartbeat(heartbeat_connection, in_flight)
+            in_flight = None
             await trio.sleep(RETRY_MIN_S)
         return await self._heartbeat(heartbeat_connection)
 
-    async def _heartbeat(self, heartbeat_connection: ClusterConnection, *, joining: bool = False) -> ErrorCode:
-        """Send one heartbeat. Raises NotAMember, UpstreamLost."""
-        request = messages.HeartbeatRequest(
+    def _heartbeat_request(self) -> messages.HeartbeatRequest:
+        return messages.HeartbeatRequest(
             group_id=GROUP,
             generation_id=self.generation,
             member_id=self._member_id,
             group_instance_id=self._instance,
         )
-        generation, sent = self.generation, self._clock()
-        with trio.move_on_after(self._session_s):
-            response = await heartbeat_connection.send_request(ApiKey.HEARTBEAT, request)
+
+    async def _heartbeat(
+        self, heartbeat_connection: ClusterConnection, in_flight: InFlight | None = None, *, joining: bool = False
+    ) -> ErrorCode:
+        """Send one heartbeat, or receive the response of `in_flight`. Raises NotAMember, UpstreamLost."""
+        generation, sent = self.generation, self._clock() if in_flight is None else self._repeated.sent
+        began = trio.current_time() if in_flight is None else in_flight.sent
+        with trio.move_on_at(began + self._session_s):
+            if in_flight is None:
+                response = await heartbeat_connection.send_request(ApiKey.HEARTBEAT, self._heartbeat_request())
+            else:
+                response = await self._repeated.finish(heartbeat_connection, in_flight)
             code = ErrorCode.of(response.error_code)
             if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # the response belongs to an earlier generation and is void for this one

@@ -13,8 +13,14 @@ from typing import NamedTuple
 import trio
 
 from kafka_share_proxy.brokers import topic_log
-from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
+from kafka_share_proxy.brokers.cluster_connection import (
+    ClusterClientSettings,
+    ClusterConnection,
+    InFlight,
+    connection,
+)
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
+from kafka_share_proxy.brokers.repeated_request import RepeatedRequest
 from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST
 from kafka_share_proxy.durable.partition_log import UNKNOWN, Replay
 from kafka_share_proxy.loop import faults
@@ -217,10 +223,12 @@ async def fetch(
     session: topic_log.LogSession | None = None,
     *,
     partition_bytes: int = PARTITION_BYTES,
+    in_flight: InFlight | None = None,
 ) -> list[messages.FetchResponse.PartitionData]:
     """Fetch from `positions` (partition -> offset). Return entries, errors included.
 
     `wait_ms`: how long a broker without new records waits. `session`: the response then omits unchanged partitions.
+    `in_flight`: see `topic_log.fetch`.
     """
     return await topic_log.fetch(
         opened,
@@ -231,6 +239,27 @@ async def fetch(
         partition_bytes=partition_bytes,
         topic_id=source.topic_id,
         session=session,
+        in_flight=in_flight,
+    )
+
+
+def repeated_fetch(
+    opened: ClusterConnection,
+    source: ReplaySource,
+    wait_ms: int,
+    session: topic_log.LogSession,
+    responded: Callable[[float], float | None],
+    late_s: float,
+) -> RepeatedRequest | None:
+    """See `topic_log.repeated_fetch`."""
+    return topic_log.repeated_fetch(
+        opened,
+        session,
+        wait_ms=wait_ms,
+        max_bytes=FETCH_BYTES,
+        topic_id=source.topic_id,
+        responded=responded,
+        late_s=late_s,
     )
 
 

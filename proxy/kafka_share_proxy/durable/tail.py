@@ -3,7 +3,8 @@
 The records that count (`partition_log`) are passed to the `Follower`. A partition is *loaded* when everything is read
 that it contained when the tail first saw it. If the topic was deleted and created anew (KIP-516), or a log ends before
 the offset that was read, the follower forgets the partitions and reads them from the start. A partition with something
-unreadable, or at which the follower has an internal error, is not read further.
+unreadable, or at which the follower has an internal error, is not read further. While the leaders have no news, the
+loop repeats the requests (brokers/README.md rule 24).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import trio
 
 from kafka_share_proxy.brokers import topic_log
-from kafka_share_proxy.brokers.cluster_connection import connection
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, InFlight, connection
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
 from kafka_share_proxy.brokers.replaced import SILENT_S, ResponseDue, unless_replaced
 from kafka_share_proxy.durable import replay
@@ -39,6 +40,7 @@ FETCH_WAIT_S = 3.0
 """Seconds after which a broker without new records responds. Each response costs 0.7 ms for 50 partitions: two per
 second were most of the cost of an idle proxy.
 """
+FETCH_WAIT_MS = round(FETCH_WAIT_S * 1000)
 RETRY_S = 0.1
 """Delay in seconds after a failure."""
 PAUSE_S = 0.02
@@ -47,6 +49,9 @@ sixth of its time.
 """
 OWNED_PAUSE_S = 0.2
 """The same delay while this proxy made all appends itself."""
+
+_Replays = dict[int, Replay]
+"""By partition."""
 
 
 @dataclass(slots=True, eq=False)
@@ -228,23 +233,51 @@ class Tail:
             for partition in partitions:
                 self._begin(self._followed[partition], starts[partition], ends[partition])
             replays, positions = self._selected(partitions)
+            in_flight: InFlight | None = None
             while replays:
                 self._notify()
-                sent, selection = trio.current_time(), self._selections
+                sent, selection = trio.current_time() if in_flight is None else in_flight.sent, self._selections
                 due.move(sent + FETCH_WAIT_S)
-                entries = await replay.fetch(opened, source, positions, round(FETCH_WAIT_S * 1000), session)
-                waited = trio.current_time() - sent >= FETCH_WAIT_S
+                entries = await replay.fetch(opened, source, positions, FETCH_WAIT_MS, session, in_flight=in_flight)
                 pace = replay.Pace()
                 for entry in entries:
                     await self._take(entry, pace)
-                self._are_current(replays, sent + FETCH_WAIT_S if waited else sent)
-                self._trouble.ended()
-                if not waited and self.is_all_loaded:
-                    await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, replays)) else PAUSE_S)
+                pause_s, in_flight = self._after_response(replays, sent), None
+                if pause_s and self.is_all_loaded:
+                    await trio.sleep(pause_s)
                 if entries or selection != self._selections:  # idle rounds have neither, and every proxy makes them
                     replays, positions = self._selected(partitions)
+                elif self.is_all_loaded:
+                    due.move(inf)
+                    in_flight = await self._repeat(opened, source, session, replays)
 
-    def _selected(self, partitions: Iterable[int]) -> tuple[dict[int, Replay], dict[int, int]]:
+    async def _repeat(
+        self, opened: ClusterConnection, source: replay.ReplaySource, session: topic_log.LogSession, replays: _Replays
+    ) -> InFlight | None:
+        """Let the loop repeat the request while the leader has no news. Return one whose response is due."""
+        selection = self._selections
+
+        def responded(sent: float) -> float | None:
+            pause_s = self._after_response(replays, sent)
+            if selection != self._selections or not self.is_all_loaded:
+                return None
+            self._notify()
+            return pause_s
+
+        late_s = FETCH_WAIT_S + SILENT_S
+        repeated = replay.repeated_fetch(opened, source, FETCH_WAIT_MS, session, responded, late_s)
+        return None if repeated is None else await repeated.run(pause_s=0)
+
+    def _after_response(self, replays: _Replays, sent: float) -> float:
+        """Note how current they are. Return the delay in seconds before the next Fetch, if all is loaded."""
+        waited = trio.current_time() - sent >= FETCH_WAIT_S
+        self._are_current(replays, sent + FETCH_WAIT_S if waited else sent)
+        self._trouble.ended()
+        if waited:
+            return 0.0
+        return OWNED_PAUSE_S if all(map(self.is_owned, replays)) else PAUSE_S
+
+    def _selected(self, partitions: Iterable[int]) -> tuple[_Replays, dict[int, int]]:
         """Return replays and positions of the partitions to read."""
         replays = {p: self._followed[p].replay for p in partitions if p not in self.unreadable}
         return replays, replay.positions(replays)

@@ -25,6 +25,15 @@ def test_frames_there_and_back(version: int) -> None:
     assert frames.decode_response(12, version, layouts.FRAME.parse(response)) == (3, Response(error_code=27))
 
 
+def test_another_correlation_id_changes_nothing_else() -> None:
+    request = registry.message("HeartbeatRequest")(group_id="g", member_id="m")
+    for correlation_id in (0, 1, 2**31 - 1):
+        frame = frames.request(12, 4, 7, "client", request)
+        assert frames.with_correlation_id(frame, correlation_id) == frames.request(
+            12, 4, correlation_id, "client", request
+        )
+
+
 @pytest.mark.parametrize("size", [0, 100, frames.PIECE_MIN - 1, frames.PIECE_MIN, 100_000])
 def test_a_response_in_pieces_is_the_same_frame(size: int) -> None:
     """Large records stay where they are; what is small, or in small pieces, is copied together."""

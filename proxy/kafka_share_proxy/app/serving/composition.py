@@ -213,7 +213,7 @@ def compose(
         opening: returns the sockets of a listener.
         tracer: source of spans of served requests; None if tracing is off.
     """
-    settings = cluster_client_settings(config, tls.brokers)
+    settings = replace(cluster_client_settings(config, tls.brokers), reactor=reactor)
     listeners = BrokerListeners(config, notes, reactor.now)
     own = ClusterClientQueries(nursery, settings, listeners.book.upstream_of)
     services = _services(config, reactor, notes, listeners.book, cluster, kinds, own)

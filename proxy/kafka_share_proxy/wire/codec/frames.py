@@ -59,6 +59,11 @@ def request(key: int, version: int, correlation_id: int, client_id: str | None, 
     return _frame(header, registry.request(key, version), message)
 
 
+def with_correlation_id(request_frame: bytes, correlation_id: int) -> bytes:
+    """Return the frame of a request, with its size, with another correlation id."""
+    return request_frame[:8] + _SIZE.pack(correlation_id) + request_frame[12:]
+
+
 def response(key: int, version: int, correlation_id: int, message: Message) -> bytes:
     """Return a frame with its size. Raises UnknownVersion or LocalProtocolError."""
     header = headers.encode_response_header(key, version, correlation_id)

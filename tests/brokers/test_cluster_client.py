@@ -280,3 +280,73 @@ async def test_what_is_no_kafka_is_a_clear_error(
             await own.metadata()
 
     await with_client({A: broker}, test)
+
+
+async def on_sockets(test: Callable[[ClusterClient, Broker, Broker], Awaitable[None]]) -> None:
+    """Run a test with a client of two brokers on real sockets. The first is dialled first."""
+    async with trio.open_nursery() as nursery:
+        first, second = Broker(), Broker(node_id=2)
+        addresses = [await each.listen(nursery) for each in (first, second)]
+        first.metadata_brokers = second.metadata_brokers = dict(enumerate(addresses, 1))
+        own = ClusterClient(addresses, ClusterClientSettings())
+        with trio.fail_after(20):
+            await own.metadata()
+            await test(own, first, second)
+        await own.aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_response_in_time_starts_no_task() -> None:
+    async def test(own: ClusterClient, first: Broker, second: Broker) -> None:
+        started: list[str] = []
+
+        class Started(trio.abc.Instrument):
+            def task_spawned(self, task: trio.lowlevel.Task) -> None:
+                started.append(task.name)
+
+        trio.lowlevel.add_instrument(Started())
+        for _ in range(3):
+            response, _ = await own.metadata()
+            assert len(response.brokers) == 2
+        assert started == []
+        assert (first.connections, second.connections) == (1, 0)
+
+    await on_sockets(test)
+
+
+async def test_a_late_response_is_received_unless_another_broker_responds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_client, "SILENT_S", 0.1)
+
+    async def test(own: ClusterClient, first: Broker, second: Broker) -> None:
+        first.slow_s, second.silent = 0.3, True
+        assert len((await own.metadata())[0].brokers) == 2
+        assert second.connections == 1
+        first.slow_s, second.silent, first.silent = 0.0, False, True
+        for _ in range(2):
+            assert len((await own.metadata())[0].brokers) == 2
+        assert second.connections == 2, "the connection of the broker that responded is kept"
+
+    await on_sockets(test)
+
+
+async def test_a_connection_that_has_ended_is_replaced() -> None:
+    async def test(own: ClusterClient, first: Broker, second: Broker) -> None:
+        first.cut()
+        await trio.sleep(0.05)
+        for _ in range(2):
+            assert len((await own.metadata())[0].brokers) == 2
+        assert (first.connections, second.connections) == (2, 0)
+
+    await on_sockets(test)
+
+
+async def test_a_task_that_is_cancelled_closes_the_connection() -> None:
+    async def test(own: ClusterClient, first: Broker, second: Broker) -> None:
+        first.silent = True
+        with trio.move_on_after(0.05):
+            await own.metadata()
+        first.silent = False
+        assert len((await own.metadata())[0].brokers) == 2
+        assert first.connections == 2
+
+    await on_sockets(test)

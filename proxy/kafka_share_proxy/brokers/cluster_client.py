@@ -7,11 +7,11 @@ request is sent to other brokers too (brokers/README.md rule 5). Any request may
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -20,6 +20,7 @@ from kafka_share_proxy.brokers.cluster_connection import (
     BrokerVersions,
     ClusterClientSettings,
     ClusterConnection,
+    InFlight,
     connection,
     open_connection,
 )
@@ -33,6 +34,7 @@ from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, Upstr
 from kafka_share_proxy.wire.values import Address
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
@@ -74,9 +76,14 @@ class ClusterClient:
         if opened is None:
             raise _summed_up(reasons)
         self._open = None  # kept again after it has responded
-        first_attempt = partial(self._response_of, opened, key, query)
+        early = await self._first_attempt(opened, key, query)
+        if not isinstance(early, InFlight | ProxyError):
+            self._open, opened.responded = opened, True
+            return early, opened.versions
+        first_attempt = partial(self._rest_of, opened, key, early)
         elsewhere = partial(self._elsewhere, opened, candidates, reasons, key, query)
-        outcome = await race([first_attempt, elsewhere], _TROUBLE, _close, SILENT_S)
+        silent_at = -inf if isinstance(early, ProxyError) else early.sent + SILENT_S
+        outcome = await race([first_attempt, elsewhere], _TROUBLE, _close, max(0.0, silent_at - trio.current_time()))
         if outcome.winner is None:
             raise _summed_up([*reasons, outcome.failures[0]])
         _, (self._open, response) = outcome.winner
@@ -140,8 +147,28 @@ class ClusterClient:
     async def _response_of(
         self, opened: ClusterConnection, key: int, query: RequestMessage[R]
     ) -> tuple[ClusterConnection, R]:
+        return opened, await self._closed_on_error(opened, partial(opened.send_request, key, query))
+
+    async def _first_attempt(
+        self, opened: ClusterConnection, key: int, query: RequestMessage[R]
+    ) -> R | InFlight | ProxyError:
+        """Send the request. Return its response if it is in time, as nearly all are: that needs no second task."""
         try:
-            return opened, await opened.send_request(key, query)
+            return await self._closed_on_error(opened, partial(opened.begin_request, key, query, SILENT_S))
+        except _TROUBLE as error:
+            return error
+
+    async def _rest_of(
+        self, opened: ClusterConnection, key: int, early: InFlight | ProxyError
+    ) -> tuple[ClusterConnection, Any]:
+        if isinstance(early, ProxyError):
+            raise early
+        finish = partial(opened.finish, key, opened.common_version(key), early)
+        return opened, await self._closed_on_error(opened, finish)
+
+    async def _closed_on_error(self, opened: ClusterConnection, request: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await request()
         except _TROUBLE as error:
             await opened.aclose()
             raise self._explained(error, opened) from None

@@ -149,6 +149,26 @@ class ClusterConnection:
         """Return the frame of a request, with its size."""
         return frames.request(key, version, correlation_id, self._settings.client_id, message)
 
+    async def begin_request(self, key: int, message: RequestMessage[R], patience_s: float) -> R | InFlight:
+        """Return the response if it arrives within `patience_s`. Otherwise `finish` must receive it.
+
+        Raises as `send_request`.
+        """
+        version = self.common_version(key)
+        correlation_id = next(self.correlation_ids)
+        request = self.request(key, version, correlation_id, message)
+        try:
+            in_flight = InFlight(correlation_id, request[self._sent_now(request) :], trio.current_time())
+        except OSError as error:
+            raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
+        if in_flight.unsent:
+            return in_flight
+        with trio.move_on_after(patience_s):
+            frame = await self._respond_to(b"", inf)
+            decoded: R = self._response(key, version, correlation_id, frame)
+            return decoded
+        return in_flight
+
     async def finish(self, key: int, version: int, in_flight: InFlight) -> Any:
         """Return the response of a request that was sent outside of `send_request`. Raises as `send_request`."""
         timeout_s = in_flight.sent + RESPONSE_TIMEOUT_S - trio.current_time()

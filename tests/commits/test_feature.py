@@ -136,7 +136,9 @@ class FarCommits(CommitWorld):
         self.edge.followed.groups["g"] = 0
         carried: CarriedRequests = CarriedCommits(self.services, commit_apis.of_owner(self.services))
         self.peer = PeerEdge({FEATURE: NothingKept()}, self.timers, self.wire.to_owner, lambda: 1)
-        owner = PeerOwner(self.world.services, CarriedFeatures([carried]), self.wire.to_edge, lambda: 1, NUMBERS)
+        carried_features = CarriedFeatures()
+        carried_features.add(carried)
+        owner = PeerOwner(self.world.services, carried_features, self.wire.to_edge, lambda: 1, NUMBERS)
         self.wire.users = [self.peer, owner]
         fleet = One()
         fleet.peer = self.peer

@@ -45,10 +45,17 @@ async def _second(_: Call) -> bytes:
     return b"second"
 
 
+def carried_features(*features: CarriedRequests) -> CarriedFeatures:
+    carried = CarriedFeatures()
+    for feature in features:
+        carried.add(feature)
+    return carried
+
+
 def test_features_serve_the_same_api_independently() -> None:
     one: CarriedRequests = Feature("one", {42: _first})
     two: CarriedRequests = Feature("two", {42: _second, 8: _second})
-    carried = CarriedFeatures([one, two])
+    carried = carried_features(one, two)
     assert carried.handler("one", 42) is _first
     assert carried.handler("two", 42) is _second
     assert carried.handler("one", 8) is None
@@ -57,21 +64,21 @@ def test_features_serve_the_same_api_independently() -> None:
 
 
 def test_each_feature_reports_its_own_known_groups() -> None:
-    carried = CarriedFeatures([Feature("one", {}, known=frozenset({"g"})), Feature("two", {})])
+    carried = carried_features(Feature("one", {}, known=frozenset({"g"})), Feature("two", {}))
     assert [carried.knows(feature, "g") for feature in ("one", "two", "three")] == [True, False, False]
     assert not carried.knows("one", "h")
 
 
 def test_all_features_are_notified_of_links() -> None:
     features = [Feature("one", {}), Feature("two", {})]
-    carried = CarriedFeatures(features)
+    carried = carried_features(*features)
     carried.link_ended(7)
     carried.links_changed()
     assert [(each.ended, each.changes) for each in features] == [([7], 1), ([7], 1)]
 
 
 def test_without_held_groups_no_groups_are_reported_to_others() -> None:
-    held = CarriedFeatures([]).held
+    held = CarriedFeatures().held
     assert (set(held.groups), held.holdings()) == (set(), ((), ()))
 
 

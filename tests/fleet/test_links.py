@@ -56,10 +56,12 @@ class One:
         self.table = Table()
         self.notes: list[tuple[str, dict[str, Any]]] = []
         shares = CarriedShareRequests(self.services, {76: self._handle})
+        carried = CarriedFeatures()
+        carried.add(shares, shares)
         self.links = FleetLinks(
             reactor,
             self.services,
-            CarriedFeatures([shares], shares),
+            carried,
             self.table,
             lambda event, **context: self.notes.append((event, context)),
             address=name,

@@ -52,7 +52,7 @@ class Workers:
         self.reactor = self.world.reactor
         self.owner = Plane(
             self.reactor,
-            lambda: some_routes(local=self._at_owner),
+            some_routes(local=self._at_owner),
             owner_limits or Limits(),
             self.world.note,
             self.world.dial,

@@ -136,7 +136,7 @@ class World:
         self.peers: list[Peer] = []
         self.plane = Plane(
             self.reactor,
-            lambda: self.routes,
+            self.routes,
             limits or Limits(),
             self.note,
             self.dial,

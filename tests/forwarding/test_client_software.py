@@ -51,5 +51,5 @@ def test_a_connection_has_the_software_of_its_first_readable_api_versions() -> N
             assert connection.software == ClientSoftware("first", "app", "1")
         broker.send(response(1) + response(7) + response(7))
         client.expect(response(1) + response(7) + response(7))
-        w.plane.refresh_routes()
+        w.plane.use_routes(w.routes)
         assert connection.passing is w.plane.passing.described

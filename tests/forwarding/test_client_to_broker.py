@@ -155,9 +155,9 @@ def test_routes_that_change_count_for_connections_that_exist() -> None:
     with world() as w:
         client, _broker = w.pair()
         del w.routes[b"\x00\x0c\x00\x04"]
-        w.routes = some_routes()
-        w.routes.add(Route(kind=Kind.REFUSE, key=HEARTBEAT, version=4, reason="no longer"))
-        w.plane.refresh_routes()
+        changed_routes = some_routes()
+        changed_routes.add(Route(kind=Kind.REFUSE, key=HEARTBEAT, version=4, reason="no longer"))
+        w.plane.use_routes(changed_routes)
         client.send(request(HEARTBEAT, 4, 1))
         client.expect_end()
         assert w.reason() == "no longer"

@@ -43,7 +43,7 @@ def drained(
             reactor.call_soon(owner, lambda: done(Dialled(ours, targets[0])))
             return lambda: None
 
-        plane = Plane(reactor, lambda: routes, Limits(), lambda *_a, **_k: None, dial)
+        plane = Plane(reactor, routes, Limits(), lambda *_a, **_k: None, dial)
         port = plane.ports.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
         async with trio.open_nursery() as nursery:
             result = await scenario(plane, reactor, port, brokers, handler_wait, nursery)  # type: ignore[call-arg]

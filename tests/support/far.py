@@ -113,7 +113,8 @@ class FarWorld(World):
         self.wire = Wire()
         edges = {FEATURE: ShareEdge(self.edge)}
         self.carried_shares = CarriedShareRequests(self.services, share_group_apis.of_owner(self.services))
-        self.carried = CarriedFeatures([self.carried_shares], self.carried_shares)
+        self.carried = CarriedFeatures()
+        self.carried.add(self.carried_shares, self.carried_shares)
         self.peer = PeerEdge(edges, self.timers, self.wire.to_owner, lambda: self.generations[0])
         self.owner = PeerOwner(
             self.services,

@@ -335,7 +335,7 @@ def test_a_request_to_a_controller_that_moves_or_has_a_quota_is_repeated(world: 
 def test_a_view_that_is_shown_counts_as_known_though_it_has_no_topic(world: World) -> None:
     """A producer may write to it now, so Produce is looked into."""
     reported: list[bool] = []
-    world.catalog.on_first(lambda: reported.append(world.catalog.is_empty))
+    world.catalog.on_change(lambda: reported.append(world.catalog.is_empty))
     world.metadata(V)
     world.metadata(V)
     assert reported == [False]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pytest
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.feature.feature import Feature, SharedRules, Stage
-from kafka_share_proxy.forwarding.dispatch import route_table
-from kafka_share_proxy.forwarding.dispatch.denied_apis import denied_route
-from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes, header
-from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.views import feature as view_feature
 from kafka_share_proxy.views.feature import VIEWS
 from kafka_share_proxy.views.model.catalog import Binding
@@ -53,21 +48,14 @@ def test_switched_off_there_is_nothing() -> None:
 def test_produce_is_only_inspected_while_a_view_is_known() -> None:
     """It is the hottest path of all; everything else is the same."""
     feature = built(Views())
-    catalog, book = feature.services.catalog, AddressBook(20000, "h", lambda *_: True)
-    all_routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), feature.apis[Stage.NAMES])
-    assert feature.narrow is not None
-    routes = feature.narrow(all_routes)
-    produce = header(0, 9)
-    assert routes()[produce].kind is Kind.PRODUCE
-    assert routes()[produce].serve_here is None
-    assert {name: route for name, route in routes().items() if route.key} == {
-        name: route for name, route in all_routes.items() if route.key
-    }
+    catalog, all_keys = feature.services.catalog, built(Views(), is_displayed=True).apis[Stage.NAMES].keys()
+    reported: list[AbstractSet[int]] = []
+    feature.on_apis(lambda: reported.append(all_keys - feature.apis[Stage.NAMES].keys()))
+    assert all_keys - feature.apis[Stage.NAMES].keys() == {ApiKey.PRODUCE}
     catalog.bind("v", Binding(b"v" * 16, b"b" * 16))
-    assert routes() is all_routes
-    assert routes()[produce].serve_here is not None
+    assert reported == [set()]
     catalog.bind("v", None)
-    assert routes() is not all_routes
+    assert reported == [set(), {ApiKey.PRODUCE}]
 
 
 @pytest.mark.parametrize(
@@ -95,10 +83,3 @@ def test_plans_that_become_known_are_reported_where_audit_is_on() -> None:
 def test_base_of_a_view_is_in_its_name(topic: str, base: str) -> None:
     assert VIEWS.rules(Views(), SharedRules()).base_of(topic) == base
     assert VIEWS.rules(Views(serve=False), SharedRules()).base_of(topic) == topic
-
-
-def test_a_denied_produce_keeps_its_handler_while_no_view_is_known() -> None:
-    feature, all_routes = built(Views()), Routes()
-    all_routes.add(denied_route(ApiKey.PRODUCE, 9))
-    assert feature.narrow is not None
-    assert feature.narrow(all_routes)() == all_routes

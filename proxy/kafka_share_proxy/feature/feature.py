@@ -162,12 +162,8 @@ class Feature:
     """Called when the listeners open."""
     on_cluster: Callable[[ClusterSnapshot], None] = lambda _cluster: None
     """Called with each new view of the cluster."""
-    narrow: Callable[[Routes], Callable[[], Routes]] | None = None
-    """Return the function that returns the routes needed now. None: all of them."""
-    on_routes: Callable[[Callable[[], object]], None] = lambda _refresh: None
-    """Register a callback for the moment when `narrow` returns other routes."""
     on_apis: Callable[[Callable[[], object]], None] = lambda _rebuild: None
-    """Register a callback for the moment when `apis` has changed. It is rare: all routes are built again."""
+    """Register a callback for every change of `apis`. Changes are rare: all routes are built again."""
     observed: Callable[[Routes], Routes] = lambda routes: routes
     """Return the routes of all features, with those that emit audit events about responses of the brokers."""
     status: Status | None = None

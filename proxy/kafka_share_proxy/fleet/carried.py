@@ -102,10 +102,10 @@ class NoGroups:
 class CarriedFeatures:
     """All features whose requests the links of this proxy carry."""
 
-    def __init__(self, features: Iterable[CarriedRequests] = (), held: HoldsGroups | None = None) -> None:
-        """`held`: the groups that other proxies are notified of."""
-        self.held: HoldsGroups = held or NoGroups()
-        self._features = {each.feature: each for each in features}
+    def __init__(self) -> None:
+        self.held: HoldsGroups = NoGroups()
+        """Groups that other proxies are notified of."""
+        self._features: dict[str, CarriedRequests] = {}
         self._commands: dict[str, Command] = {}
 
     def add(self, feature: CarriedRequests, held: HoldsGroups | None = None, command: Command | None = None) -> None:

@@ -17,7 +17,7 @@ from kafka_share_proxy.forwarding.admission import Admission, Entrance
 from kafka_share_proxy.forwarding.client_trace.client_trace import ClientTrace
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.connection_state import MOVED
-from kafka_share_proxy.forwarding.dispatch.passing_requests import NONE_PASS, passing
+from kafka_share_proxy.forwarding.dispatch.passing_requests import passing
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.drain_order import Spread
 from kafka_share_proxy.forwarding.fair_share import Placement
@@ -54,7 +54,7 @@ class Plane:
     def __init__(
         self,
         reactor: Reactor,
-        routes: Callable[[], Routes],
+        routes: Routes,
         limits: Limits,
         notes: Notes,
         dial: Dial,
@@ -71,9 +71,7 @@ class Plane:
         entrance: Entrance | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """`routes` is called once a second and by `refresh_routes`."""
         self.reactor = reactor
-        self._get_routes = routes
         self.limits = limits
         self.notes = notes
         self.dial = dial
@@ -93,8 +91,8 @@ class Plane:
         self.budget = budget or ResponseBudget(limits.local_answers_total_bytes)
         self.gathered = GatherBudget(limits.gathered_total_bytes)
         self.slices = slices or Slices(reactor)
-        self.routes = Routes()
-        self.passing = NONE_PASS
+        self.routes = routes
+        self.passing = passing(routes, reactor.iterations)
         """Requests that `routes` forwards without inspection."""
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
@@ -110,7 +108,6 @@ class Plane:
         self.client_trace = ClientTrace(reactor, self.connections, notes)
         self.admission = Admission(self, client_tls, entrance or Entrance())
         self.ports = self.admission.ports
-        self.refresh_routes()
         self._alarm = reactor.call_at(reactor.now() + SWEEP_S, self._sweep)
 
     async def drained(self, deadline: float, spread: Spread | None = None) -> bool:
@@ -193,11 +190,8 @@ class Plane:
             ended={event: count for event, count in self._ended.items() if event != MOVED},
         )
 
-    def refresh_routes(self) -> None:
-        """Load the current routes."""
-        routes = self._get_routes()
-        if routes is self.routes:
-            return
+    def use_routes(self, routes: Routes) -> None:
+        """Replace the routes, also those of open connections."""
         self.routes = routes
         self.passing = passing(routes, self.reactor.iterations)
         for connection in self._connections.values():
@@ -303,7 +297,6 @@ class Plane:
     def _sweep(self) -> None:
         now = self.reactor.now()
         self._alarm = self.reactor.call_at(now + SWEEP_S, self._sweep)
-        self.refresh_routes()
         for connection in list(self._connections.values()):
             connection.guarded(lambda connection=connection: connection.sweep(now))  # type: ignore[misc]
         self._release_ended(RELEASED_PER_SWEEP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from kafka_share_proxy.feature.feature import (
     Stage,
 )
 from kafka_share_proxy.feature.status import StatusSection
-from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes
+from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.views import log_events, metrics, view_apis
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.base_watch import ViewWatch
@@ -63,19 +63,27 @@ class ViewFeature(FeatureKind):
         runtime = new_runtime(settings, platform)
         views = runtime.services
         lag = ViewLag(views)
+        apis: dict[Stage, Mapping[int, Served]] = {}
+
+        def select_apis() -> None:
+            """Leave Produce, the hottest path of all, uninspected while no view is known."""
+            is_inspected = platform.is_displayed or not views.catalog.is_empty
+            apis[Stage.NAMES] = view_apis.served(views, inspects_produce=is_inspected)
+
+        select_apis()
+        views.catalog.on_change(select_apis)
         coverage = Coverage(
             "views", ALL, "all responses to readers of views or with a KeyFilter, summed up by the second"
         )
         return Feature(
-            apis={Stage.NAMES: view_apis.served(views)},
+            apis=apis,
             guards=(runtime.store.guard,) if isinstance(runtime.store, ViewState) else (),
             add_metrics=partial(metrics.add, views=views, lag=lag),
             status=partial(_status, views, lag),
             tasks=runtime.tasks,
             probe=runtime.probe(),
             coverage=(coverage,),
-            narrow=partial(routes, views.catalog),
-            on_routes=views.catalog.on_first,
+            on_apis=views.catalog.on_change,
             services=views,
         )
 
@@ -130,15 +138,6 @@ def new_runtime(settings: Views, platform: Platform) -> ViewRuntime:
         audit=audit,
     )
     return ViewRuntime(views, store, ViewWatch(keeper, own, interval_s, notes))
-
-
-def routes(catalog: ViewCatalog, built: Routes) -> Callable[[], Routes]:
-    """Leave Produce uninspected while no view is known."""
-    quiet = Routes(built.fallback)
-    for route in built.values():
-        is_plain = route.kind is Kind.PRODUCE
-        quiet.add(replace(route, handler=None, serve_here=None, wants=None) if is_plain else route)
-    return lambda: quiet if catalog.is_empty else built
 
 
 def base_of(topic: str) -> str:

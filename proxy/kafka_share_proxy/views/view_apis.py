@@ -41,5 +41,6 @@ APIS: tuple[DeclaredApi[ViewServices], ...] = (
 )
 
 
-def served(views: ViewServices) -> dict[int, Served]:
-    return {api.key: api.served(views) for api in APIS}
+def served(views: ViewServices, *, inspects_produce: bool = True) -> dict[int, Served]:
+    """Return the handlers by API key, without that of Produce if not `inspects_produce`."""
+    return {api.key: api.served(views) for api in APIS if inspects_produce or api is not k00_produce.API}

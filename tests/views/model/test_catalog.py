@@ -48,23 +48,21 @@ def test_a_forgotten_view_is_known_by_nothing() -> None:
     assert catalog.view(V1) is catalog.by_name("__view.r4.orders") is None
 
 
-def test_the_first_view_is_reported_immediately() -> None:
-    """It is read from the topic or made here; it is called again after the last one was removed."""
-    reported: list[int] = []
+def test_the_first_view_and_the_end_of_the_last_one_are_reported_immediately() -> None:
+    """The first one is read from the topic or made here."""
+    reported: list[bool] = []
     catalog = ViewCatalog()
-    catalog.on_first(lambda: reported.append(len(catalog) + len(catalog.bound)))
-    assert catalog.is_empty
+    catalog.on_change(lambda: reported.append(catalog.is_empty))
     catalog.learn(VIEW)
     catalog.bind("__view.r4.orders", Binding(V1, BASE))
     catalog.learn(VIEW)
-    assert reported == [1]
     catalog.forget("__view.r4.orders")
-    assert not catalog.is_empty
+    assert reported == [False]
     catalog.bind("__view.r4.orders", None)
-    assert catalog.is_empty
+    assert reported == [False, True]
     catalog.bind("__view.r4.orders", Binding(V1, BASE))
     catalog.bind("__view.r4.others", Binding(V2, BASE))
-    assert reported == [1, 1]
+    assert reported == [False, True, False]
 
 
 def test_an_id_is_plain_only_when_confirmed() -> None:

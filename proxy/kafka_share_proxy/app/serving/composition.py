@@ -225,11 +225,10 @@ def compose(
     built, home = _with_home(config, platform, reactor, kinds, tls.proxies, seat)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
     tracing = None if tracer is None else _tracing(tracer, services.topology)
-    times, current = ServedTimes(), _CurrentRoutes(services, built, tracing)
-    plane = _plane(config, reactor, services, current, times, nursery, tls, opening, tracing)
+    times, routes = ServedTimes(), partial(_routes, services, built, tracing)
+    plane = _plane(config, reactor, services, routes(), times, nursery, tls, opening, tracing)
     for feature in built:
-        feature.on_routes(plane.refresh_routes)
-        feature.on_apis(partial(current.rebuild, plane.refresh_routes))
+        feature.on_apis(lambda: plane.use_routes(routes()))
     return ServingParts(config, services, listeners, plane, built, home, audit, times, seat)
 
 
@@ -255,30 +254,12 @@ def _with_home(
     return built, home
 
 
-class _CurrentRoutes:
-    """Function that returns the routes needed now."""
-
-    def __init__(self, services: Services, built: Sequence[Feature], tracing: Tracing | None = None) -> None:
-        self._services, self._built, self._tracing = services, built, tracing
-        self._routes = self._build()
-
-    def __call__(self) -> Routes:
-        return self._routes()
-
-    def rebuild(self, then: Callable[[], None]) -> None:
-        """Follow the changed APIs of a feature."""
-        self._routes = self._build()
-        then()
-
-    def _build(self) -> Callable[[], Routes]:
-        services = self._services
-        routes = route_table.build(services.book, services.versions, services.limits, features.handlers(self._built))
-        for feature in self._built:
-            routes = feature.observed(routes)
-        if self._tracing is not None:
-            routes = self._tracing.traced(routes)
-        narrowing = [feature.narrow(routes) for feature in self._built if feature.narrow is not None]
-        return narrowing[0] if narrowing else lambda: routes
+def _routes(services: Services, built: Sequence[Feature], tracing: Tracing | None) -> Routes:
+    """Return the routes by the present APIs of the features."""
+    routes = route_table.build(services.book, services.versions, services.limits, features.handlers(built))
+    for feature in built:
+        routes = feature.observed(routes)
+    return routes if tracing is None else tracing.traced(routes)
 
 
 def _services(
@@ -327,7 +308,7 @@ def _plane(
     config: Config,
     reactor: Reactor,
     services: Services,
-    routes: Callable[[], Routes],
+    routes: Routes,
     times: ServedTimes,
     nursery: trio.Nursery,
     tls: TlsContexts,

@@ -18,7 +18,7 @@ from kafka_share_proxy.forwarding.dispatch.request_inspection import (
     inspect_unserved,
 )
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, Routes
-from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
+from kafka_share_proxy.forwarding.walk.client_requests import Passing
 from kafka_share_proxy.forwarding.walk.walk import Inspect
 from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -32,9 +32,6 @@ class PassingRequests:
     """Requests of a client that has not described itself. `request_dispatch` reads its ApiVersions."""
     described: Passing
     """Requests of a client that has described itself."""
-
-
-NONE_PASS = PassingRequests(NOTHING_PASSES, NOTHING_PASSES)
 
 
 def passing(routes: Routes, iterations: Iterations) -> PassingRequests:

@@ -1,7 +1,8 @@
 """Produce (key 0): nothing is written to a view (views/README.md rules 9 and 48).
 
 The rest of a request with partitions of a view is sent to the broker, with acks=0 as acks=1, and the two responses are
-merged. Requests are only checked while any view is known here (`feature.routes`), by topic name, or from v13 on by id.
+merged. Requests are only checked while any view is known here (`ViewFeature.build`), by topic name, or from v13 on by
+id.
 """
 
 from __future__ import annotations

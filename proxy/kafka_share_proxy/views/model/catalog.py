@@ -61,13 +61,14 @@ class ViewCatalog:
         self._plans: dict[str, Plan] = {}
         self._plain: dict[bytes, None] = {}
         self._plain_max = plain_max
-        self._on_first: Callable[[], object] | None = None
         self._is_shown = False
+        self._was_empty = True
+        self._on_change: list[Callable[[], object]] = []
         self.on_plan = on_plan
 
-    def on_first(self, call: Callable[[], object]) -> None:
-        """Call when the first view becomes known, also after the catalog was empty again."""
-        self._on_first = call
+    def on_change(self, callback: Callable[[], object]) -> None:
+        """Call this whenever `is_empty` has changed."""
+        self._on_change.append(callback)
 
     @property
     def is_empty(self) -> bool:
@@ -97,24 +98,28 @@ class ViewCatalog:
 
     def learn(self, view: View) -> None:
         """An earlier topic of the same name is forgotten."""
-        is_first = self.is_empty
         before = self._by_name.get(view.name.topic)
         if before is not None and before.topic_id != view.topic_id:
             del self._views[before.topic_id]
         self._views[view.topic_id] = self._by_name[view.name.topic] = view
-        if is_first:
-            self._report_first()
+        self._report_change()
 
     def show(self) -> None:
         """Note that a client may name a view without a topic."""
-        is_first, self._is_shown = self.is_empty, True
-        if is_first:
-            self._report_first()
+        self._is_shown = True
+        self._report_change()
 
     def forget(self, topic: str) -> None:
         view = self._by_name.pop(topic, None)
         if view is not None:
             del self._views[view.topic_id]
+            self._report_change()
+
+    def _report_change(self) -> None:
+        if self.is_empty != self._was_empty:
+            self._was_empty = self.is_empty
+            for callback in self._on_change:
+                callback()
 
     # Plain topics
 
@@ -139,15 +144,9 @@ class ViewCatalog:
     def bind(self, topic: str, binding: Binding | None) -> None:
         if binding is None:
             self._bindings.pop(topic, None)
-            return
-        is_first = self.is_empty
-        self._bindings[topic] = binding
-        if is_first:
-            self._report_first()
-
-    def _report_first(self) -> None:
-        if self._on_first is not None:
-            self._on_first()
+        else:
+            self._bindings[topic] = binding
+        self._report_change()
 
     @property
     def bound(self) -> tuple[str, ...]:

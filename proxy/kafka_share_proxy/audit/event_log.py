@@ -54,8 +54,8 @@ class EventLog(Protocol):
         """
 
 
-def event_log(most: int, wall_ms: Callable[[], int]) -> EventLog:
-    return _Log(most, wall_ms, LAYOUTS, as_json)
+def event_log(limit: int, wall_ms: Callable[[], int]) -> EventLog:
+    return _Log(limit, wall_ms, LAYOUTS, as_json)
 
 
 def _layout(kind: str, fields: tuple[str, ...]) -> tuple[Any, ...]:
@@ -88,9 +88,9 @@ class _PythonEventLog:
     """Python fallback of the log in C."""
 
     def __init__(
-        self, most: int, wall_ms: Callable[[], int], layouts: dict[str, tuple[Any, ...]], json: Callable[[Any], str]
+        self, limit: int, wall_ms: Callable[[], int], layouts: dict[str, tuple[Any, ...]], json: Callable[[Any], str]
     ) -> None:
-        self._most, self._wall_ms, self._layouts, self._json = most, wall_ms, layouts, json
+        self._limit, self._wall_ms, self._layouts, self._json = limit, wall_ms, layouts, json
         self._queue = deque[_Event]()
         self.seq = 0
         self.dropped = 0
@@ -103,7 +103,7 @@ class _PythonEventLog:
         if len(values) != expected:
             raise TypeError(f"{kind} has {expected} values, not {len(values)}")
         self.seq += 1
-        if len(self._queue) >= self._most:
+        if len(self._queue) >= self._limit:
             self.dropped += 1
             return
         self._queue.append(_Event(self.seq, self._wall_ms(), kind, place, group, member, values))

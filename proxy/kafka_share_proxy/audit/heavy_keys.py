@@ -38,11 +38,11 @@ class HeavyKeys:
         if len(self._counts) > CROWDED * self._kept_max:
             self._reduce()
 
-    def heaviest(self, most: int) -> list[tuple[int, int]]:
-        """Return at most `most` hashes with their counts, in descending order."""
+    def heaviest(self, count: int) -> list[tuple[int, int]]:
+        """Return at most `count` hashes with their counts, in descending order."""
         if len(self._counts) > self._kept_max:
             self._reduce()
-        return self._counts.most_common(most)
+        return self._counts.most_common(count)
 
     def _reduce(self) -> None:
         excess = sorted(self._counts.values(), reverse=True)[self._kept_max]

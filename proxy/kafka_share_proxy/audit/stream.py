@@ -47,7 +47,7 @@ class Audit:
         self._load_interval_s = load_interval_s
         self.log = event_log(queue_events, timers.wall_ms)
         self.offer = self.log.offer
-        """An attribute and not a method, because it is called often."""
+        """See EventLog.offer. An attribute and not a method, because it is called often."""
         self.now, self.wall_ms = timers.now, timers.wall_ms
         """Seconds of the loop, and milliseconds since 1970."""
         now = timers.now()

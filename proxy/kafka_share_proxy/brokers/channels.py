@@ -57,7 +57,7 @@ class BrokerChannels:
         self._on_changed = on_changed
         self._on_unreachable = on_unreachable
         self._to_dial, self._dials = trio.open_memory_channel[ChannelKey](inf)
-        """At most one dial for each key waits: see `_opening`."""
+        """Dials that wait, at most one for each key, and all dials in progress: see `_opening`."""
         self._reactor = reactor
         self._settings = settings
         self._notes = notes

@@ -94,7 +94,7 @@ class ClusterMetadata:
         return topic if topic is not None and topic.described_at >= since and name not in self._stale else None
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """None for an unknown id, which must be queried."""
+        """Return a topic, or None if its id is unknown and must be queried."""
         return self._topics.get(self._names.get(topic_id, ""))
 
     def topics(self) -> Iterable[Topic]:

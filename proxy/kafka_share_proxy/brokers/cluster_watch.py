@@ -105,7 +105,7 @@ class ClusterWatch:
         self._requested.set()
 
     async def refresh(self) -> ClusterSnapshot | None:
-        """None if no server responds (`trouble` has the reason)."""
+        """Query the cluster. Return None if no server responds (`trouble` has the reason)."""
         try:
             brokers, metadata = await self._brokers()
         except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:

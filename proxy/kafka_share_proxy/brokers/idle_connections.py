@@ -21,7 +21,7 @@ class _Idle(NamedTuple):
 
 
 class IdleConnections:
-    """At most one idle connection to each broker. A concurrent task gets another one."""
+    """Idle connections to brokers, at most one to each. A concurrent task gets a new one."""
 
     def __init__(self, settings: ClusterClientSettings, idle_s: float = inf) -> None:
         """`idle_s`: seconds after which an idle connection is no longer used, because it may be lost unnoticed."""

@@ -73,7 +73,7 @@ class InternalTopic:
         self._configs = configs
 
     async def leaders(self, *, may_have_grown: bool = False) -> TopicLeaders | None:
-        """None if the topic does not exist.
+        """Return the leaders of the partitions, or None if the topic does not exist.
 
         Args:
             may_have_grown: accept a topic with more partitions, because it is in use already.

@@ -29,7 +29,7 @@ VERDICT_BYTES = 200
 
 
 class Right(IntEnum):
-    """An IntEnum because its hash is needed with every request."""
+    """Operation on a kind of resource. An IntEnum, because its hash is needed with every request."""
 
     READ_GROUP = auto()
     DESCRIBE_GROUP = auto()

@@ -237,7 +237,7 @@ def describe_refusal(connection: Connection, services: TopicQuery, name: str) ->
 
 
 def _recent_error(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode | None:
-    """None without a recent response."""
+    """Return the error of the last response about an absent topic, or None if that response is too old."""
     requested_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
     believed = services.timers.now() - requested_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
     return ErrorCode.of(code) if believed else None

@@ -29,7 +29,7 @@ class TopicSettings:
     server: str
     """Broker address to name in commands."""
     values: Mapping[str, str]
-    """As far as the broker reported them."""
+    """Settings that the broker reported, by name."""
     unknown: str = ""
     """Reason why the settings could not be read. Empty if they were."""
     replicas: int = 0

@@ -37,7 +37,7 @@ class PollResult(NamedTuple):
 
 
 class ApplicationPoll:
-    """A cancelled poll is continued by the next call."""
+    """Poll of an application. If it is cancelled, the next call continues it."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ Done = Callable[[Outcome], None]
 """Called once, from the connection's task or from `send`; must not raise."""
 
 AUTHENTICATE_VERSIONS = (1, 2)
-"""From version 1 on the response contains the lifetime of the session."""
+"""Versions whose response contains the lifetime of the session."""
 
 API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
 
@@ -152,13 +152,13 @@ class BrokerConnection:
         self._close(reason, FailureKind.DISCONNECTED)
 
     def close_when_idle(self, reason: str) -> None:
-        """The caller must send no further requests."""
+        """Close the connection after the last response. The caller must send no further requests."""
         self._last_reason = reason
         if not self.waiting:
             self.close(reason)
 
     async def run(self) -> None:
-        """`trouble` then contains the reason."""
+        """Write and read until the connection ends. `trouble` then contains the reason."""
         try:
             with self._scope:
                 await self._write_and_read()
@@ -204,7 +204,7 @@ class BrokerConnection:
         self._request_on(None)
 
     def _request_on(self, response: Outcome | None) -> None:
-        """At the end of the login, send the requests that were held back."""
+        """Send the next request of a login, or, if the login is complete, the requests that were held back."""
         if self._renewing is None or isinstance(response, RequestFailure):
             return  # the connection has ended
         try:
@@ -312,7 +312,7 @@ class BrokerConnection:
         return await self._exactly(size)
 
     async def _large(self, size: int) -> memoryview:
-        """Read without an intermediate copy. Records refer to these bytes."""
+        """Read a large frame without an intermediate copy. Records refer to its bytes."""
         frame = self._memory.take(size)
         have = min(size, len(self._received))
         frame[:have] = self._received[:have]

@@ -11,7 +11,7 @@ from kafka_share_proxy.consumer.events import ConsumerError
 from kafka_share_proxy.wire.values import TopicPartition
 
 Deserialize = Callable[[bytes], Any]
-"""Not called for null."""
+"""Function that converts the bytes of a key or value. It is not called for null."""
 
 
 class RecordDeserializationError(ConsumerError):

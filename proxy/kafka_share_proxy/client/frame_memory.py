@@ -24,7 +24,7 @@ class FrameMemory:
 
     def __init__(self) -> None:
         self._known: list[bytearray] = []
-        """All that is in use, and little that is not."""
+        """Memory that is in use, and a little that is free."""
 
     def take(self, size: int) -> memoryview:
         """Return memory of this size with any content, in use as long as a memoryview refers to it."""

@@ -29,7 +29,7 @@ class _PartitionProgress(NamedTuple):
     """Ranges that a second flow reads."""
 
     def flow(self, part: PartitionRecords) -> OffsetLedger | LedgerFlow:
-        """A part of the second flow ends at the end of its range, or before."""
+        """Return the ledger of the flow that delivered a part. A part of the second flow is within one range."""
         if part.flow is Flow.MAIN:
             return self.ledger
         return next(each for each in self.child_flows if part.next_offset <= (each.end or 0))

@@ -35,7 +35,7 @@ class ConsumerInterceptor:
 
 
 class Interceptors:
-    """Each interceptor gets what the one before returned."""
+    """Chain of interceptors: each one gets the records that the one before returned."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor], observe: Observe) -> None:
         self._all = tuple(interceptors)

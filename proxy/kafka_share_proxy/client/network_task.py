@@ -71,7 +71,7 @@ class PollBegan(NamedTuple):
 
     call_id: int
     continues: bool = False
-    """Nothing is released again by a continued poll."""
+    """True if a cancelled poll continues. It releases no partitions again."""
 
 
 class GiveUp(NamedTuple):
@@ -114,7 +114,7 @@ def jitter() -> float:
 
 
 class NetworkLoop(Generic[Core]):
-    """`run` is the network side; every other public method is for the application."""
+    """I/O of one consumer. `run` is the network side; every other public method is for the application."""
 
     def __init__(
         self,
@@ -338,7 +338,7 @@ class NetworkLoop(Generic[Core]):
                 self._to_application.send_nowait(event)
 
     def _is_reported(self, event: BackgroundEvent) -> bool:
-        """One unread arrival is enough, and errors are limited."""
+        """Return True if the application gets an event: one unread FetchArrived is enough, and errors are limited."""
         if isinstance(event, CatchUpChanged):
             return False
         if isinstance(event, FetchArrived):

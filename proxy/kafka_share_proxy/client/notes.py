@@ -36,12 +36,12 @@ class ConsumerNote(NamedTuple):
     """Event of a consumer for a log or a metric."""
 
     event: str
-    """One of the constants here."""
+    """Kind of the event: one of the constants of this module."""
     facts: Mapping[str, Any]
 
 
 Observe = Callable[[ConsumerNote], None]
-"""Must be fast and must not raise, because that would end the consumer."""
+"""Receiver of the events. It must be fast and must not raise, because an error would end the consumer."""
 
 
 def ignore(_: ConsumerNote) -> None: ...

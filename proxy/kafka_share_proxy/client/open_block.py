@@ -92,7 +92,7 @@ class OpenBlock(Generic[Opened]):
             self._warn(f"the group was not left, and last commits may be missing, after {limit_s:g} s; {self._why()}")
 
     async def _close_or_warn(self, consumer: Opened) -> None:
-        """A time-out is logged, not raised."""
+        """Close a consumer. A time-out is logged, not raised."""
         if self._nursery is not None:
             self._nursery.start_soon(self._warn_later, name="slow close")
         try:

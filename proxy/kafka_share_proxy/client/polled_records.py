@@ -264,7 +264,7 @@ def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> I
 
 
 def _selected(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
-    """The last part keeps the next offset of the whole."""
+    """Return the records that match a filter, in parts. The last part has no records, but the next offset of all."""
     unwanted = [(offset, offset) for offset in key_filter.unwanted(part.records)]
     if not unwanted:
         return [part]

@@ -30,7 +30,7 @@ class SaslLogin(NamedTuple):
     mechanism: str
     username: str
     password: str | Callable[[], str]
-    """Or a function that reads it, at every authentication."""
+    """Password, or a function that is called for it at every authentication."""
 
 
 class ConnectionSettings(NamedTuple):

@@ -188,8 +188,9 @@ class ShareConsumer(ClusterCalls):
         self._needs_explicit("acknowledge")
         if kind not in KINDS:
             raise ValueError(f"{kind!r}: one of {', '.join(each.name for each in KINDS)}")
-        again = record if kind is AcknowledgeType.RENEW else None
-        return self._core.acknowledge(record.origin, record.offset, record.delivery, AcknowledgeType(kind), again=again)
+        renewed = record if kind is AcknowledgeType.RENEW else None
+        kind = AcknowledgeType(kind)
+        return self._core.acknowledge(record.origin, record.offset, record.delivery, kind, renewed=renewed)
 
     def release(self, record: ShareRecord, delay_s: float | None = None) -> bool:
         """Release a record: another delivery follows. Sent as in `acknowledge`.
@@ -309,7 +310,7 @@ class ShareConsumer(ClusterCalls):
             self._run_callbacks()
             self._raise_errors()
             delivery = self._core.take(self._network.clock.now())
-            if delivery and (records := [*delivery.again, *self._deserialized(share_records(delivery.parts))]):
+            if delivery and (records := [*delivery.renewed, *self._deserialized(share_records(delivery.parts))]):
                 return records
             if self._errors:
                 continue

@@ -62,7 +62,7 @@ class ClientCore(Generic[Options]):
 
     @property
     def waits_for(self) -> str:
-        """For an error message."""
+        """State that a poll waits for, for an error message."""
         raise NotImplementedError
 
     def handle(self, event: Any, now: float) -> None:
@@ -79,7 +79,7 @@ class ClientCore(Generic[Options]):
         raise NotImplementedError
 
     def poll(self, now: float) -> list[UnsentRequest]:
-        """Set `next_deadline`."""
+        """Return the requests that are due, and set `next_deadline`."""
         requests: list[UnsentRequest] = []
         self.next_deadline = math.inf
         for manager in self._managers:

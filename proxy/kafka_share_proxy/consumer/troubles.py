@@ -79,7 +79,7 @@ class Troubles:
                 self.observer.ended(present[0])
 
     def on_outcome(self, request: UnsentRequest, outcome: Outcome, reports: int) -> None:
-        """`reports`: before the sender processed the outcome. Failed connections are reported where they are made."""
+        """Report a failure, except of the connection, or end the trouble after a success. `reports`: see `end`."""
         if isinstance(outcome, RequestFailure):
             if outcome.kind is not FailureKind.DISCONNECTED:
                 self.report(TroubleKind.REQUEST, request.subject, f"{request.api}: {outcome.reason}")

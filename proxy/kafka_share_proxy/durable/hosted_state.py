@@ -174,7 +174,7 @@ class HostedState:
         self._notes(self.state.event("given-up"), partitions=len(released), left=len(self.served))
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None, standby: str = "") -> None:
-        """None: all partitions. `standby`: the serving proxy."""
+        """Stop serving partitions, or all of them if None. `standby`: the proxy that serves them."""
         self.trouble = reason
         self.gate.standby = standby
         self.gate.close(code, reason, partitions)

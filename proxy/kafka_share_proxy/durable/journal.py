@@ -108,7 +108,7 @@ class TopicJournal(Generic[K]):
     # Journal interface
 
     def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
-        """All records belong to one partition."""
+        """Append records of one partition."""
         if not records:
             return settled(None)
         producer, partition, promise = self._served(records)
@@ -221,8 +221,8 @@ class TopicJournal(Generic[K]):
         stopped = set(partitions)
         self._serving -= stopped
         self._to_check -= stopped
-        for behind in self._busy.values():
-            behind -= stopped
+        for waiting in self._busy.values():
+            waiting -= stopped
         self._under_way.stopped(stopped)
         self._transactions.stopped(stopped)
         producers = [self._producers.pop(partition) for partition in sorted(stopped & self._producers.keys())]
@@ -242,9 +242,9 @@ class TopicJournal(Generic[K]):
 
     def check_soon(self) -> None:
         """Check all waiting appends, because leaders or channels may have changed."""
-        for behind in self._busy.values():
-            self._to_check |= behind
-            behind.clear()
+        for waiting in self._busy.values():
+            self._to_check |= waiting
+            waiting.clear()
         self._schedule_check()
 
     def _schedule_check(self) -> None:

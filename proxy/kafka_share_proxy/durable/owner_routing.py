@@ -40,7 +40,7 @@ class OwnedServices(Protocol):
 
     @property
     def fleet(self) -> Fleet | None:
-        """None if this proxy owns all or none."""
+        """Other proxies. None if this proxy owns all partitions or none."""
 
     @property
     def timers(self) -> Timers: ...
@@ -70,7 +70,7 @@ class OwnedApi:
         return await self._dispatch(call, services.timers.now())
 
     async def handle_peers(self, call: Call[Any]) -> ResponseFrame | None:
-        """None if this proxy is not the owner."""
+        """Serve a request of another proxy. Return None if this proxy is not the owner."""
         gate = self.services.gate
         partitions = await self.partitions_of(call)
         if partitions is None or not gate.lets_in(partitions):
@@ -81,13 +81,13 @@ class OwnedApi:
         return await framed(call, await self._inside(call, partitions))
 
     async def partitions_of(self, call: Call[Any]) -> tuple[int, ...] | None:
-        """None if the request has too many groups."""
-        splits, most, partition_of = self.api.splits, self.api.groups_max, self.services.gate.partition_of
+        """Return the state partitions of the groups, or None if the request has too many groups."""
+        splits, groups_max, partition_of = self.api.splits, self.api.groups_max, self.services.gate.partition_of
         if splits is None:
             group_id = call.message.group_id
             return (partition_of(group_id),) if group_id else ()
         names = splits.groups(call.message)
-        if most is not None and len(names) > most:
+        if groups_max is not None and len(names) > groups_max:
             return None
         partitions: dict[int, None] = {}
         for name in filter(None, names):
@@ -124,7 +124,7 @@ class OwnedApi:
     async def _attempt(
         self, call: Call[Any], partitions: Sequence[int], owner: Peer | str | None
     ) -> ResponseFrame | Message | None:
-        """None if the request should be tried again."""
+        """Return the response of the owner, or None if the request should be tried again."""
         if isinstance(owner, str):
             return await self._refusal(call, partitions)
         if owner is None:
@@ -177,7 +177,7 @@ class OwnedApi:
         return task.value
 
     def _owner_of(self, partition: int) -> Peer | str | None:
-        """None for this proxy or no owner, a str if the partition is served nowhere."""
+        """Return the owner: None for this proxy or no owner, a str if the partition is served nowhere."""
         services = self.services
         if partition in services.gate.refused:
             return _UNREADABLE

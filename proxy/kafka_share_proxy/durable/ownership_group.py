@@ -377,7 +377,7 @@ class Membership:
     async def _sync(
         self, joining: ClusterConnection, joined: messages.JoinGroupResponse
     ) -> dict[str, OwnerInTable] | None:
-        """None if the next generation has begun already."""
+        """Return the table of owners, or None if the next generation has begun already."""
         request = messages.SyncGroupRequest
         assignments = []
         if joined.leader == joined.member_id and not joined.skip_assignment:

@@ -46,7 +46,7 @@ class Replay:
     """State of one partition, as far as it was read."""
 
     reign_of: Callable[[bytes], Reign | None]
-    """None for other records. Raises for unreadable keys."""
+    """Function that returns the reign of a takeover record, None for other records. Raises for unreadable keys."""
     until: int
     """Offset of this proxy's takeover record. ENDLESS for followers, and before that record is stored."""
     next_offset: int = 0
@@ -71,7 +71,7 @@ class Replay:
     _takeovers: dict[Reign, bytes] = field(default_factory=dict)
     """Key of the takeover record, by reign in the order of the log."""
     _reign_of_key: dict[bytes, Reign] = field(default_factory=dict)
-    """By the last record of each key, deletions included."""
+    """Reign of the last record of each key, deletions included."""
 
     @property
     def done(self) -> bool:

@@ -264,7 +264,7 @@ def repeated_fetch(
 
 
 async def offsets(opened: ClusterConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
-    """`timestamp`: EARLIEST or LATEST. Raises UpstreamLost, also if it is not the leader."""
+    """Return the EARLIEST or LATEST offsets. Raises UpstreamLost, also if the broker is not the leader."""
     bounds = {}
     for entry in await topic_log.request_offsets(opened, topic, partitions, timestamp):
         check(topic, entry.partition_index, entry.error_code)

@@ -269,7 +269,7 @@ class StateHome:
                 hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, standby=standby)
 
     def _partition_lost(self, partition: int | None) -> None:
-        """None: an internal error, all partitions are stopped."""
+        """Stop serving a partition that another proxy took over, or all partitions after an internal error (None)."""
         lost = set(ALL) if self.links is None or partition is None else {partition}
         for hosted in self.states:
             reason = f"{hosted.state.name} was taken over by another proxy"

@@ -29,7 +29,7 @@ class StateTopic:
         await self._client.aclose()
 
     async def leaders(self, *, may_have_grown: bool = False) -> TopicLeaders | None:
-        """None if the topic does not exist."""
+        """Return the leaders of the partitions, or None if the topic does not exist."""
         return await self._topic.leaders(may_have_grown=may_have_grown)
 
     async def settings(self, leaders: TopicLeaders) -> TopicSettings:

@@ -187,7 +187,7 @@ class _Transaction:
     """One `append_with`."""
 
     records: Sequence[Record]
-    """Of the state partition."""
+    """Records for the state partition."""
     parts: dict[TopicPartition, _Part]
     token: object
     since: float

@@ -288,7 +288,7 @@ class Tail:
             followed.end = end
 
     def _are_current(self, partitions: Iterable[int], at: float) -> None:
-        """`at`: earliest time at which the broker may have produced the response, which omits unchanged partitions."""
+        """Note partitions that are read to their ends, `at` the earliest time when the broker may have responded."""
         for partition in partitions:
             followed = self._followed[partition]
             if followed.replay.next_offset >= followed.high_watermark:

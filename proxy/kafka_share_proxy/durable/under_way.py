@@ -1,4 +1,4 @@
-"""Requests of a journal in flight. Those to a broker that was replaced meanwhile are given up."""
+"""Requests of a journal in flight, and giving up requests to a broker that was replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ REPLACED = "it does not respond, and another broker has replaced it"
 
 
 class UnderWay:
-    """`purposes`: of the channel, by type of request."""
+    """Requests in flight, by broker or partition."""
 
     def __init__(self, purposes: Mapping[RequestType, str]) -> None:
+        """`purposes`: name of the channel to a broker, by type of request."""
         self.appends: dict[int, Collection[int]] = {}
         self.identifies: dict[int, int] = {}
         """Node id of the coordinator, by partition with an InitProducerId in flight."""

@@ -34,7 +34,7 @@ class EdgeOfLink(Protocol):
     def prepared(self, call: Call[Message]) -> Prepared: ...
 
     def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
-        """None if the parts kept here are no longer here."""
+        """Return the owner's response with the parts kept here, or None if these are no longer here."""
 
     def to_owner(
         self, key: int, version: int, request: bytes, response: memoryview
@@ -126,7 +126,7 @@ class CarriedFeatures:
         return None if served is None else served.handlers.get(key)
 
     def knows(self, feature: str, group_id: str) -> bool:
-        """False if the feature is not served here."""
+        """Return True if a feature served here knows the group."""
         served = self._features.get(feature)
         return served is not None and served.knows(group_id)
 

@@ -233,7 +233,7 @@ class PeerEdge:
     def _send_query_response(
         self, query: messages.PeerQuery, response: Promise[memoryview] | Promise[bytes], *, is_kept: bool = False
     ) -> None:
-        """`is_kept`: the parts that features keep here are removed already."""
+        """Send a broker's response to the owner. `is_kept`: the parts that features keep here are removed already."""
         if self._lost:
             return
         reply = messages.PeerQueryResponse(id=query.id, reason=None)

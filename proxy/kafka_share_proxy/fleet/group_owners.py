@@ -75,12 +75,12 @@ class Fleet(Protocol):
 
     @property
     def members(self) -> Mapping[str, Peer | None]:
-        """None: there is no link to it now."""
+        """Other proxies by address. None: there is no link to it now."""
 
     def owner(self, partition: int) -> Peer | None: ...
 
     def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
-        """None if one of them cannot be reached now."""
+        """Return the owners of partitions, or None if one of them cannot be reached now."""
 
 
 class HeldAnywhere:

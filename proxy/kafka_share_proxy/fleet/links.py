@@ -284,7 +284,7 @@ class FleetLinks:
         return None if self._local is None else self._local.paths.get(address)
 
     async def _use(self, address: str, sock: socket.socket) -> bool:
-        """True if the other side accepted the link."""
+        """Keep a link until it ends. Return True if the other side accepted it."""
         over = trio.Event()
         was_good = False
         path = self._local_path(address)
@@ -363,7 +363,7 @@ class FleetLinks:
         established: Callable[[PeerLink], User],
         ended: Callable[[PeerLink], None],
     ) -> PeerLink:
-        """`dials` is False for a link that another proxy dialled."""
+        """Begin a link. `dials`: False if the other proxy dialled it."""
         return PeerLink(
             self._reactor,
             transport,

@@ -96,7 +96,7 @@ class PeerProtocol:
         return _kinds()[type(message)]
 
     def send(self, message: Message) -> bytes:
-        """The link must be established, and the other side must know the kind."""
+        """Return the bytes of a message. The link must be established, and the other side must know the kind."""
         if not self.is_established:
             raise LocalProtocolError("a message before the handshake is over")
         return self.outgoing() + self._encode(message)  # signatures are numbered in the order of sending
@@ -178,7 +178,7 @@ class PeerProtocol:
         return b"".join((head, body, signature))
 
     def _decode(self, frame: bytes) -> Message | None:
-        """None if the kind is not known here."""
+        """Return the message, or None if its kind is unknown here."""
         end = len(frame)
         if self._receive_key:
             end -= SIGNATURE_BYTES

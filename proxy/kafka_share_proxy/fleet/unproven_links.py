@@ -37,11 +37,11 @@ class Strangers:
                 del self._counts[host]
 
     def link_to_close(self, host: str) -> PeerLink | None:
-        """None if there is room."""
+        """Return the link to close before another one is accepted, or None if there is room."""
         if len(self._hosts) < UNPROVEN_MAX:
             return None
-        most = max(self._counts.values())
-        busiest = host if self._counts[host] == most else next(h for h, n in self._counts.items() if n == most)
+        count = max(self._counts.values())
+        busiest = host if self._counts[host] == count else next(h for h, n in self._counts.items() if n == count)
         return next(link for link, whose in self._hosts.items() if whose == busiest)
 
     def links(self) -> list[PeerLink]:

@@ -32,7 +32,7 @@ class Entrance:
     """How clients reach the listeners."""
 
     names_advice: str = ""
-    """What clients with an unknown TLS server name have to do. Empty: they need no name."""
+    """Advice for clients with an unknown TLS server name. Empty: they need no name."""
     proxy_headers: ProxyHeaders | None = None
     """Reader of PROXY protocol headers. None if no load balancer sends them."""
     bind: Bind = bind
@@ -156,10 +156,10 @@ class Admission:
         """Return the reached limit, or ""."""
         if self._is_full:
             return f"limits.connections ({self._limits.connections}) is reached"
-        most = self._limits.connections_per_address
+        limit = self._limits.connections_per_address
         unfinished = 0 if self._handshakes is None else self._handshakes.of(client_host)
-        if most is not None and self._by_address[client_host] + unfinished >= most:
-            return f"limits.connections_per_address ({most}) is reached"
+        if limit is not None and self._by_address[client_host] + unfinished >= limit:
+            return f"limits.connections_per_address ({limit}) is reached"
         return ""
 
 

@@ -177,8 +177,8 @@ class BrokerToClient(BrokerResponses):
         room = None if gathering is None else gathering.room
         self._buffer[: len(unread_bytes)] = unread_bytes
         if room is None:
-            most = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
-            into = self._buffer[len(unread_bytes) : most]
+            size_max = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
+            into = self._buffer[len(unread_bytes) : size_max]
         else:
             into = room
         try:
@@ -289,7 +289,7 @@ class BrokerToClient(BrokerResponses):
         return at
 
     def _take(self, response: Due, buffer: memoryview, pieces: list[Data], at: int, end: int) -> int:
-        behind = at + response.size + 4
+        frame_end = at + response.size + 4
         if response.expected is TOKEN:
             upto = self.admit(response.size, at, end)
             pieces.append(buffer[at:upto])
@@ -302,14 +302,14 @@ class BrokerToClient(BrokerResponses):
         self.pending.popleft()
         if isinstance(response.expected, response_dispatch.OwnResponse):
             self._connection.own_response_begins()
-        if behind > end:
+        if frame_end > end:
             self.gathering = Gathering(response.size, response.expected, presized=True)
             self._connection.held.update()
             if self.gathering.room is not None:
-                self._await(behind - end)
+                self._await(frame_end - end)
             return at
-        self._deliver(response.expected, buffer[at:behind], pieces)
-        return behind
+        self._deliver(response.expected, buffer[at:frame_end], pieces)
+        return frame_end
 
     def _gather(self, gathering: Gathering, buffer: memoryview, pieces: list[Data], at: int, end: int) -> int:
         upto = gathering.add(buffer, at, end)

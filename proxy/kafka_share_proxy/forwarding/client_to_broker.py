@@ -250,9 +250,9 @@ class ClientToBroker(ClientRequests):
     def _read(self) -> None:
         unread_bytes = self._unread_bytes
         self._buffer[: len(unread_bytes)] = unread_bytes
-        most = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
+        size_max = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
         try:
-            count = self._recv(self._buffer[len(unread_bytes) : most])
+            count = self._recv(self._buffer[len(unread_bytes) : size_max])
         except BlockingIOError:
             return
         except OSError as error:

@@ -96,7 +96,7 @@ class ForwardedConnection:
         self.is_known = plane.introduction is None
         """True once the broker has served a request that requires authentication."""
         self.software: ClientSoftware | None = None
-        """From the last ApiVersions request. None if there was none, or it could not be read."""
+        """Client software of the last ApiVersions request. None if there was none, or it could not be read."""
         self.held = HeldBytes(self, plane)
         self.slot_values: SlotValues = {}
         self._local: LocalRequests | None = None

@@ -278,10 +278,10 @@ class Plane:
         self._ended[event] += 1
         self.notes(event, **context)
 
-    def _release_ended(self, most: int) -> None:
+    def _release_ended(self, count_max: int) -> None:
         """Break the reference cycles of ended connections: garbage collections are rare."""
         before = self.reactor.now() - RELEASE_S
-        for _ in range(most):
+        for _ in range(count_max):
             if not self._to_release or self._to_release[0][0] > before:
                 return
             self._to_release.popleft()[1].release()

@@ -307,7 +307,7 @@ class OffsetRanges:
         return committed, self._between(0, at)
 
     def absorb(self, committed: int) -> tuple[int, tuple[OffsetSpan, ...]]:
-        """As `absorbing`, and remove these ranges."""
+        """Return the result of `absorbing`, and remove the returned ranges."""
         committed, removed = self.absorbing(committed)
         self._drop_first(len(removed))
         return committed, removed

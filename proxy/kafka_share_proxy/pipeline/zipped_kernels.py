@@ -66,7 +66,7 @@ class ZippedKernels:
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for other modules, and if the kernel is unusable, which is logged."""
+        """Return None for other modules, and, with a log line, if the kernel is unusable."""
         if name not in MODULES:
             return None
         try:

@@ -32,7 +32,7 @@ class BatchSpan(BatchOffsets, Protocol):
 
 
 class ReadKey(NamedTuple):
-    """With read_committed, responses end at the last stable offset."""
+    """Partition that is read. With read_committed, responses end at the last stable offset."""
 
     topic_id: bytes
     partition: int
@@ -188,9 +188,9 @@ class ChunkCache(Generic[C]):
     def drop_aged(self, now: float) -> float:
         """Return when the next chunk is due, or inf."""
         while self._oldest:
-            due = next(iter(self._oldest)).read_at + self.limits.age_s
-            if now < due:
-                return due
+            drop_at = next(iter(self._oldest)).read_at + self.limits.age_s
+            if now < drop_at:
+                return drop_at
             self._drop(next(iter(self._oldest)))
         return inf
 

@@ -148,7 +148,7 @@ class HeldRecords:
         return registry.codec_of(messages.PeerBatches, VERSION).encode(message)
 
     def records_of(self, reference: Buffer) -> memoryview | None:
-        """None if the bytes were released. Raises RemoteProtocolError."""
+        """Return the records, or None if their bytes were released. Raises RemoteProtocolError."""
         decoded = registry.codec_of(messages.PeerRecords, VERSION).decode(reference)
         chunk = self._chunks.get(decoded.chunk)
         return None if chunk is None else chunk[decoded.start : decoded.end]

@@ -81,13 +81,13 @@ async def create(
         results |= await _create(connection, topics, replication, timeout_s, validate_only, work)
         if replication == DEFAULT_REPLICATION:
             continue
-        again: dict[str, int] = {}
+        failed: dict[str, int] = {}
         for name, count in topics.items():
             if results.get(name, (0,))[0] == ErrorCode.INVALID_REPLICATION_FACTOR:
-                again[name] = count
+                failed[name] = count
             await work.step()
-        if again:
-            results |= await _create(connection, again, DEFAULT_REPLICATION, timeout_s, validate_only, work)
+        if failed:
+            results |= await _create(connection, failed, DEFAULT_REPLICATION, timeout_s, validate_only, work)
     return results
 
 

@@ -107,7 +107,7 @@ class ViewTopic:
             yield Reading(self, opened, leader, start if position is None else max(start, position))
 
     async def offset(self, opened: ClusterConnection, timestamp: int) -> int:
-        """`timestamp`: EARLIEST or LATEST. Raises as `leader`."""
+        """Return the first or the end offset. `timestamp`: EARLIEST or LATEST. Raises as `leader`."""
         (entry,) = await topic_log.request_offsets(opened, TOPIC, [0], timestamp)
         self.check(entry.error_code, "DESCRIBE")
         if entry.offset < 0:

@@ -62,10 +62,10 @@ def _row(view: View, readers: Readers, lag: int | None) -> tuple[Cell, ...]:
 
 def _heat_map(view: View, readers: Readers, lag: ViewLag) -> HeatMap:
     """Show the records sent, in proportion to the slot with the most, and the lag in words."""
-    most = max((reader.records for reader in readers.values()), default=0) or 1
+    top = max((reader.records for reader in readers.values()), default=0) or 1
     slots = range(min(view.slots, HEAT_COLUMNS_MAX))
     lines = [
-        (str(partition), [_heat(view, partition, readers.get((partition, slot)), slot, most, lag) for slot in slots])
+        (str(partition), [_heat(view, partition, readers.get((partition, slot)), slot, top, lag) for slot in slots])
         for partition in range(min(view.base_partitions, HEAT_ROWS_MAX))
     ]
     shown = len(slots) * len(lines)
@@ -73,10 +73,10 @@ def _heat_map(view: View, readers: Readers, lag: ViewLag) -> HeatMap:
     return HeatMap(title, [str(slot) for slot in slots], lines, view.partitions - shown)
 
 
-def _heat(view: View, partition: int, reader: SlotReader | None, slot: int, most: int, lag: ViewLag) -> HeatCell | None:
+def _heat(view: View, partition: int, reader: SlotReader | None, slot: int, top: int, lag: ViewLag) -> HeatCell | None:
     if reader is None:
         return None
-    behind = lag.of(view, partition, reader)
-    lag_text = "an unknown lag" if behind is None else f"a lag of {behind}"
+    slot_lag = lag.of(view, partition, reader)
+    lag_text = "an unknown lag" if slot_lag is None else f"a lag of {slot_lag}"
     about = f"Partition {partition}, slot {slot}: {reader.records} records sent, {reader.bytes} bytes, {lag_text}"
-    return HeatCell(reader.records / most, str(reader.records), about)
+    return HeatCell(reader.records / top, str(reader.records), about)

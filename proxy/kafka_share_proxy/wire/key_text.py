@@ -5,9 +5,9 @@ from __future__ import annotations
 SHOWN_BYTES = 64
 
 
-def key_text(key: bytes, most: int = SHOWN_BYTES) -> str:
-    """Return printable UTF-8 unchanged, anything else as 0x and hexadecimal digits, with "..." after `most` bytes."""
-    shown, rest = key[:most], "..." if len(key) > most else ""
+def key_text(key: bytes, bytes_max: int = SHOWN_BYTES) -> str:
+    """Return printable UTF-8 unchanged, other bytes as 0x and hexadecimals, with "..." after `bytes_max` bytes."""
+    shown, rest = key[:bytes_max], "..." if len(key) > bytes_max else ""
     try:
         text = shown.decode()
     except UnicodeDecodeError as error:

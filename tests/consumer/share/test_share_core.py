@@ -126,9 +126,9 @@ def test_a003_5_one_request_says_several_things() -> None:
     acknowledge(one, part, ACCEPT, *range(10))
     assert commit(one) == {P0: None}
     for offset, kind in zip(range(10, 15), (ACCEPT, RENEW, RELEASE, REJECT, RENEW), strict=True):
-        one.core.acknowledge(P0, offset, part.delivery, kind, again=offset if kind is RENEW else None)
+        one.core.acknowledge(P0, offset, part.delivery, kind, renewed=offset if kind is RENEW else None)
     begin = len(play.kafka.wire)
-    assert one.poll().again == [11, 14]
+    assert one.poll().renewed == [11, 14]
     assert [each.split()[1] for each in play.kafka.wire[begin:] if "Acknowledge" in each] == ["ShareAcknowledge"]
     share = play.kafka.share.shares[P0]
     assert share.settled == {*range(11), 13}
@@ -198,9 +198,9 @@ def test_a_renewed_record_is_returned_first_and_new_ones_follow() -> None:
     play = Play(members=1, records=2, lock_s=30)
     (one,) = play.members
     (part,) = one.poll().parts
-    one.core.acknowledge(P0, 1, part.delivery, RENEW, again="record")
+    one.core.acknowledge(P0, 1, part.delivery, RENEW, renewed="record")
     play.kafka.produce(P0, 1)
-    assert one.poll().again == ["record"]
+    assert one.poll().renewed == ["record"]
     assert one.offsets() == [(0, 2, 1)]
 
 

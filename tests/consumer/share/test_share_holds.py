@@ -69,7 +69,7 @@ def test_a_settled_record_is_no_longer_held() -> None:
 
 def test_a_renewed_record_stays_held_and_is_returned_once_more() -> None:
     play = Play()
-    play.acknowledge(4, RENEW, again="record")
+    play.acknowledge(4, RENEW, renewed="record")
     play.sent()
     assert not play.held.has_returnable
     play.respond(now=NOW + 20)
@@ -82,7 +82,7 @@ def test_a_renewed_record_stays_held_and_is_returned_once_more() -> None:
 
 def test_a_renewed_record_that_is_settled_is_not_returned_again() -> None:
     play = Play()
-    play.acknowledge(4, RENEW, again="record")
+    play.acknowledge(4, RENEW, renewed="record")
     play.sent()
     play.acknowledge(4, ACCEPT)
     play.respond()

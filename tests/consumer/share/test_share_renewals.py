@@ -214,7 +214,7 @@ def test_late_acknowledgements_of_the_work_are_judged_by_the_broker() -> None:
 def test_a_renewed_record_whose_lock_has_ended_is_not_returned_again() -> None:
     play = Play()
     hold = play.held.find(P0, 3, play.delivery)
-    play.held.acknowledge(P0, 3, hold, RENEW, again="record")
+    play.held.acknowledge(P0, 3, hold, RENEW, renewed="record")
     play.respond(DUE_AT)
     assert play.held.returnable(DUE_AT + LOCK_S) == []
     assert isinstance(hold.lost, LockLostError)

@@ -91,7 +91,7 @@ def test_one_range_that_is_not_held_leaves_the_rest_acknowledged(raw: Raw, topic
     """A server refuses the whole partition for one range; the others are acknowledged again without it."""
     options = options_of(raw, topic, fresh("group"))
     with ShareMember(options, print) as member:
-        acquired = all_of(member, most=10)
+        acquired = all_of(member, offsets_max=10)
         freed = next(each for each in acquired if each.place.partition == 0 and each.span.start == 20)
         spans = {freed.place: [freed.span]}
         assert freed.session.acknowledge(AcknowledgeType.RELEASE, spans) == {}

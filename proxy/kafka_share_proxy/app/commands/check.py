@@ -331,9 +331,9 @@ def _brokers(config: Config, findings: Findings) -> Table:
         table.add_column(column)
     racks = {broker.node_id: broker.rack or "" for broker in (findings.metadata.brokers if findings.metadata else ())}
     for node_id, address in sorted(findings.brokers.items()):
-        ours = config.broker_addresses.of(node_id) or "no port"
+        client_address = config.broker_addresses.of(node_id) or "no port"
         state = findings.silent.get(node_id, "answers")
-        table.add_row(*map(cell, (node_id, address, ours, racks.get(node_id, ""), state)))
+        table.add_row(*map(cell, (node_id, address, client_address, racks.get(node_id, ""), state)))
     return table
 
 

@@ -63,17 +63,17 @@ def mistakes(config: Config, listening: tuple[Listening, ...], brokers: Mapping[
     meanings: dict[Address | None, str] = {config.bootstrap_address: "clients bootstrap from"}
     meanings |= {config.broker_addresses.of(node_id): f"broker {node_id} becomes" for node_id in sorted(brokers)}
     upstream = {*config.upstream.bootstrap, *brokers.values()}
-    for ours, meaning in meanings.items():
-        if ours in upstream:
-            yield f"{meaning} {ours}, which is a broker's own address: clients would bypass the proxy; choose another"
+    for own, meaning in meanings.items():
+        if own in upstream:
+            yield f"{meaning} {own}, which is a broker's own address: clients would bypass the proxy; choose another"
 
 
 def _addresses(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple[str, Address]]:
     yield "bootstrap", config.bound
     for node_id in sorted(brokers) if config.exposure == "ports" else ():
-        ours = config.broker_addresses.of(node_id)
-        if ours is not None:
-            yield f"broker {node_id}", Address(config.bound.host, ours.port)
+        client_address = config.broker_addresses.of(node_id)
+        if client_address is not None:
+            yield f"broker {node_id}", Address(config.bound.host, client_address.port)
     if config.admin is not None:
         yield "admin", config.admin
     listen = config.cluster.peer.listen

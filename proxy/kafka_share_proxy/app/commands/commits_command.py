@@ -190,7 +190,7 @@ def _text_of(metadata: str) -> CommitText:
 
 
 def _written_ms(data: Buffer, hole: OffsetSpan) -> int | None:
-    """None if the hole has no readable record."""
+    """Return the timestamp of the first record of a hole, or None if no record is readable."""
     for batch in records.iter_batches(data):
         if batch.last_offset < hole.start or batch.is_control:
             continue

@@ -217,8 +217,8 @@ def _add(table: Table, *cells: str) -> None:
     table.add_row(*map(cell, cells))
 
 
-def _more(table: Table, there: int) -> RenderableType:
-    left_out = there - table.row_count
+def _more(table: Table, count: int) -> RenderableType:
+    left_out = count - table.row_count
     return Group(table, f"... and {left_out} more") if left_out > 0 else table
 
 

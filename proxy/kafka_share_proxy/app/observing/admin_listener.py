@@ -94,7 +94,7 @@ class Probes:
 
 
 class Site(Protocol):
-    """What a listener serves."""
+    """Source of the responses of one listener."""
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -185,7 +185,7 @@ async def _respond_one(stream: trio.abc.Stream, site: Site, balancers: Sequence[
 
 
 async def _request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request | None:
-    """None if the client closed the connection."""
+    """Return the request, or None if the client closed the connection."""
     while True:
         event = http.next_event()
         if isinstance(event, h11.Request):

@@ -31,7 +31,7 @@ class AdminPages:
         built: Callable[[], Iterable[Feature] | None] = tuple,
         own: Mapping[str, Pages] = MappingProxyType({}),
     ) -> None:
-        """`paths`: those that the features declare. `built` returns None until the cluster has responded.
+        """`paths`: paths that features declare. `built` returns None until the cluster has responded.
 
         `own`: pages of the proxy itself, which are served from the start.
         """

@@ -39,7 +39,7 @@ class AuditFile:
         self._waiting: SimpleQueue[Sequence[bytes] | None] = SimpleQueue()
         """Lines to write. None ends the thread."""
         self._queued_bytes = self._done_bytes = 0
-        """Only the event loop changes the first, only the thread the second."""
+        """Bytes put into `_waiting`, changed by the event loop only, and taken from it, changed by the thread only."""
         self._without_room = self._refused = 0
 
     @property

@@ -24,7 +24,7 @@ class BrokerListeners:
 
     def __init__(self, config: Config, notes: Notes, now: Callable[[], float]) -> None:
         self.book = address_book(config, self._bind)
-        """A new broker gets its listener before its address is sent."""
+        """Addresses of the listeners. It opens the listener of a new broker before it returns its address."""
         self._config = config
         self._notes = notes
         self._now = now
@@ -81,8 +81,8 @@ class BrokerListeners:
         """See AddressBook's `on_new`."""
         if node_id in self._listening:
             return True  # only its upstream address has changed
-        ours = self.book.address_for(node_id)
-        if ours is None or self._ports is None:
+        client_address = self.book.address_for(node_id)
+        if client_address is None or self._ports is None:
             return False
 
         def targets() -> list[Address]:
@@ -91,14 +91,14 @@ class BrokerListeners:
 
         try:
             if self._config.exposure == "sni":
-                self._ports.serve_by_name(node_id, ours.host, targets)
+                self._ports.serve_by_name(node_id, client_address.host, targets)
             else:
-                self._ports.listen(node_id, self._config.bound.host, ours.port, targets, ours.host)
+                self._ports.listen(node_id, self._config.bound.host, client_address.port, targets, client_address.host)
         except OSError as error:
             return self._not_bound(node_id, error.strerror or str(error))
         self._listening.add(node_id)
         self._refused.pop(node_id, None)
-        self._notes(observe.BROKER_LISTENING, node_id=node_id, address=str(ours), upstream=str(upstream))
+        self._notes(observe.BROKER_LISTENING, node_id=node_id, address=str(client_address), upstream=str(upstream))
         return True
 
     def _no_port(self, node_id: int) -> None:

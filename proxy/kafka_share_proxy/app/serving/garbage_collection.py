@@ -19,7 +19,7 @@ from time import monotonic
 ARENA_MAX = -8
 """M_ARENA_MAX of mallopt (malloc.h)."""
 MIDDLE, OLDEST = 1, 2
-"""A collection of the oldest generation walks through everything that is not frozen."""
+"""Generations of Python's collector. A collection of the oldest one visits every object that is not frozen."""
 PORTION = 4
 """Collections of the middle generation, each after 7,000 new objects, after which survivors are frozen."""
 GROWTH, GROWTH_MAX = 2, 4

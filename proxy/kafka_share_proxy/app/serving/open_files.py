@@ -25,7 +25,7 @@ class Room(NamedTuple):
     files: int
     """The soft limit."""
     connections: int
-    """At most the requested number."""
+    """Possible client connections, at most the requested number."""
 
 
 def raise_limit(connections: int) -> Room:

@@ -475,7 +475,7 @@ def _read_again(read: Callable[[], Config]) -> Config:
 
 
 async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:
-    """None if `stop` is set first."""
+    """Return the result of `wait`, or None if `stop` is set first."""
     result: T | None = None
     async with trio.open_nursery() as nursery:
 

@@ -52,7 +52,7 @@ def links(
     tls: LinkTls | None = None,
     seat: Seat | None = None,
 ) -> FleetLinks | None:
-    """None without a fleet and workers. `carried`: what other proxies may request here. `seat`: of a worker."""
+    """Return the links, None without fleet and workers. `carried`: requests others may send. `seat`: of a worker."""
     if config.peer_address is None and seat is None:
         return None
     secret = None if seat is None else seat.secret

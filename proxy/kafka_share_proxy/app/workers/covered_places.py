@@ -13,7 +13,7 @@ from kafka_share_proxy.app.workers.worker_process import WorkerProcess
 
 
 class CoveredPlaces:
-    """The kernel gives a place its share of new clients, also while it has no worker (app/README.md rule 12)."""
+    """Places without a worker, and the workers that accept their clients meanwhile (app/README.md rule 12)."""
 
     def __init__(self) -> None:
         self._covers: dict[int, WorkerProcess] = {}

@@ -1,4 +1,4 @@
-"""What a supervisor assigns to its workers: names, Unix sockets, and addresses for other machines."""
+"""Places that a supervisor assigns to its workers: names, Unix sockets, and addresses for other machines."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class History:
             self._reset_streaks(event)
 
     def _reset_streaks(self, event: ReceivedRequest) -> None:
-        """A lookup on any connection of the client counts for all of them."""
+        """Reset the counts of errors that a lookup ends, on all connections of the client."""
         if event.key not in (ApiKey.METADATA, ApiKey.FIND_COORDINATOR):
             return
         for connection in self.connections.values():

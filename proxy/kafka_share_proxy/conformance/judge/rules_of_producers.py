@@ -33,10 +33,10 @@ def _batch(event: ReceivedRequest, _: History) -> Iterator[str]:
         if len(headers) != 1 or headers[0].end != len(data):
             yield f"{name}: {len(headers)} batches in {len(data)} bytes instead of one"
         for header in headers[:1]:
-            yield from (f"{name}: {wrong}" for wrong in _wrong(header, data))
+            yield from (f"{name}: {problem}" for problem in _problems(header, data))
 
 
-def _wrong(header: records.BatchHeader, data: bytes) -> Iterator[str]:
+def _problems(header: records.BatchHeader, data: bytes) -> Iterator[str]:
     if header.magic != 2:
         yield f"magic {header.magic}"
         return

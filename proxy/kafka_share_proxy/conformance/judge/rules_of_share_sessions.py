@@ -72,15 +72,15 @@ def _batches(event: ReceivedRequest, _: History) -> Iterator[str]:
     for place, batches in acknowledged(event):
         end = -1
         for batch in batches:
-            wrong = _wrong_batch(batch)
-            if not wrong and batch.first_offset <= end:
-                wrong = f"begins at {batch.first_offset}, not after {end}"
+            problem = _problem_of(batch)
+            if not problem and batch.first_offset <= end:
+                problem = f"begins at {batch.first_offset}, not after {end}"
             end = max(end, batch.last_offset)
-            if wrong:
-                yield f"partition {place.partition}: batch {batch.first_offset}-{batch.last_offset} {wrong}"
+            if problem:
+                yield f"partition {place.partition}: batch {batch.first_offset}-{batch.last_offset} {problem}"
 
 
-def _wrong_batch(batch: Any) -> str:
+def _problem_of(batch: Any) -> str:
     """Return what is wrong in one batch; empty if nothing."""
     count, types = batch.last_offset - batch.first_offset + 1, len(batch.acknowledge_types)
     if batch.first_offset < 0 or count < 1:

@@ -1,4 +1,4 @@
-"""What a cluster offers, found out before the cases run: by its versions and features, else by trying."""
+"""Capabilities of a cluster, detected before the cases run: by its versions and features, else by trying."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SETTINGS: Mapping[str, tuple[str, str]] = {
 
 @dataclass
 class Capabilities:
-    """What is offered, and for what is not the reason."""
+    """Capabilities that are offered, and the reason for each missing one."""
 
     release: str
     """Release of Kafka as far as its features show it; "proxy on 3.9" if this proxy serves share groups on it."""

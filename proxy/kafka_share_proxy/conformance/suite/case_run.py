@@ -26,7 +26,7 @@ REPLICAS_MAX = 3
 
 
 class CaseRun:
-    """What the body of a case works with. Everything it opens is closed at the end."""
+    """Tools of the body of a case. Everything that it opens is closed at the end."""
 
     def __init__(self, cluster: ClusterUnderTest, capabilities: Capabilities) -> None:
         self.cluster = cluster

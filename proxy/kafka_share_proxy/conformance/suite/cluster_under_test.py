@@ -67,7 +67,7 @@ SIMPLEST: Mapping[str, int] = {
 
 
 class SetUpFailed(ProxyError):
-    """What a case needs could not be made: a topic, a group, or their settings."""
+    """A topic, group or setting that a case needs could not be created."""
 
 
 @dataclass(frozen=True)

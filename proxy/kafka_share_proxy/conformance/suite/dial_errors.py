@@ -8,7 +8,7 @@ import ssl
 import trio
 
 ADVICE = "its port may require TLS (--tls) or a login (--sasl-mechanism)"
-"""What to check if a broker closes a connection before its first response."""
+"""Advice for a broker that closes a connection before its first response."""
 
 _NOT_TLS = frozenset({"UNEXPECTED_EOF_WHILE_READING", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
 """Reasons of OpenSSL if the peer does not speak TLS."""

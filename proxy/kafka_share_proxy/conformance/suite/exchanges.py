@@ -1,4 +1,4 @@
-"""What was sent and received, for reports: a bounded trail of requests and responses as bytes."""
+"""Bounded trail of requests and responses as bytes, for reports."""
 
 from __future__ import annotations
 

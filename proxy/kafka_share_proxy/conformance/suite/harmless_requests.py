@@ -25,7 +25,7 @@ class HarmlessRequest:
     last: int
     fields: Mapping[str, Any]
     path: str
-    """Where the expected value is in the response: results[0].error_code"""
+    """Path of the expected value in the response, such as results[0].error_code."""
     expected: tuple[Any, ...]
     """The values allowed there."""
     to: str = ANY

@@ -18,7 +18,7 @@ SET_UP = "set-up"
 
 
 class Status(Enum):
-    """What became of a case."""
+    """Status of a case after a run."""
 
     PASSED = "passed"
     FAILED = "failed"

@@ -24,8 +24,8 @@ CONCURRENT = 8
 FAREWELL_S = 10.0
 """Seconds that the members of a case have to leave their groups."""
 
-MISSING = (LookupError, AttributeError, TypeError, ValueError)
-"""What the body of a case raises if a response lacks an entry, or has null where the case reads a structure."""
+UNEXPECTED_SHAPE = (LookupError, AttributeError, TypeError, ValueError)
+"""Errors in the body of a case if a response lacks an entry, or has null where the case reads a structure."""
 
 Progress = Callable[[Outcome], None]
 
@@ -81,7 +81,7 @@ async def run_case(case: Case, cluster: ClusterUnderTest, capabilities: Capabili
         return Outcome(case, Status.SKIPPED, reason=str(error))
     except Mismatch as error:
         return _failed(case, run, began, error.quantity, error.expected, error.actual)
-    except (ProxyError, BaseExceptionGroup, *MISSING) as error:
+    except (ProxyError, BaseExceptionGroup, *UNEXPECTED_SHAPE) as error:
         return _failed(case, run, began, *_reason_of(error))
     except trio.TooSlowError:
         return _failed(case, run, began, "duration", f"at most {case.limit_s:.0f} s", "not done in that time")
@@ -100,7 +100,7 @@ def _reason_of(error: BaseException) -> tuple[str, str, str]:
         return SET_UP, "accepted requests", str(error)
     if isinstance(error, ProxyError):
         return "exchange", "a response", str(error)
-    if isinstance(error, MISSING):
+    if isinstance(error, UNEXPECTED_SHAPE):
         place = traceback.extract_tb(error.__traceback__)[-1]
         return "shape of the response", f"what the case reads: {place.line}", f"{type(error).__name__}: {error}"
     raise error
@@ -120,7 +120,7 @@ def _failed(case: Case, run: CaseRun, began: float, quantity: str, expected: str
 
 
 async def _end(run: CaseRun) -> None:
-    """Let members leave. What fails here is of no interest: the case has its outcome."""
+    """Let members leave. Failures are ignored, because the case has its outcome."""
     with trio.move_on_after(FAREWELL_S, shield=True):
         with contextlib.suppress(ProxyError):
             await run.aclose()

@@ -22,7 +22,7 @@ from kafka_share_proxy.wire.records import records
 ATTEMPTS, PAUSE_S = 100, 0.1
 """Attempts while a transaction is still being ended, and seconds between two of them."""
 TIMESTAMP_MS = int(time.time() * 1000)
-"""Of all records: with an older one the segment of the log would be rolled by its time."""
+"""Timestamp of all records. With an older one, the broker would roll the segment of the log by time."""
 
 
 @dataclass

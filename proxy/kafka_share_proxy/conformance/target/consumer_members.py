@@ -23,7 +23,7 @@ class Reconciliation(Enum):
 
 @dataclass(frozen=True)
 class ClassicProtocols:
-    """What a member that uses the classic protocol has sent."""
+    """JoinGroup data of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

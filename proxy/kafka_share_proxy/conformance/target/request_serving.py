@@ -40,7 +40,7 @@ class ServedCluster:
 
     cluster: TargetCluster
     handlers: Mapping[int, Handler]
-    """By API key."""
+    """Handlers by API key."""
     judge: Judge
     faults: FaultPlan
     users: dict[str, str] = field(default_factory=dict)

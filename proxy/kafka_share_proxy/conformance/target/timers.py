@@ -21,7 +21,7 @@ class ClusterTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Never call the callback. No effect after it was called."""
+        """Drop the callback, if it was not called yet."""
         self.callback = None
 
 

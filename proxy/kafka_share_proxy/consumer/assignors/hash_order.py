@@ -48,7 +48,7 @@ def string_order(keys: Iterable[str]) -> list[str]:
 
 
 class PartitionHashSet:
-    """As in Java's HashSet, the number of buckets never decreases."""
+    """Set of partitions in the order of Java's HashSet, whose number of buckets never decreases."""
 
     def __init__(self) -> None:
         self._keys: dict[TopicPartition, None] = {}

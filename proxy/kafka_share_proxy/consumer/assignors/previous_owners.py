@@ -24,7 +24,7 @@ class PreviousOwners:
     """Previous owners, after conflicting claims are settled."""
 
     owned: Assigned = field(default_factory=dict)
-    """In HashMap order of the members. Contains every member."""
+    """Partitions of every member before, in HashMap order of the members."""
     claimed_twice: set[TopicPartition] = field(default_factory=set)
     latest_generation: int = NO_GENERATION
     claims: dict[str, Claim] = field(default_factory=dict)

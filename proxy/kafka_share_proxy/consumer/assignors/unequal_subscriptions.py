@@ -24,7 +24,7 @@ class PartitionMovements:
     def __init__(self) -> None:
         self._pair_of: dict[TopicPartition, Pair] = {}
         self._moved: dict[tuple[str, Pair], PartitionHashSet] = {}
-        """By topic and pair. No set is empty."""
+        """Moved partitions by topic and pair of members. No set is empty."""
 
     def better_choice(self, partition: TopicPartition, giver: str, taker: str) -> TopicPartition:
         """Return the partition to move instead: one that moves back, else the given partition."""
@@ -184,9 +184,9 @@ class UnequalSubscriptions:
         )
 
     def _can_change(self, member_id: str) -> bool:
-        most = sum(self._counts[topic] for topic in self._topics[member_id])
+        available = sum(self._counts[topic] for topic in self._topics[member_id])
         assigned = self.assigned[member_id]
-        return len(assigned) < most or any(len(self._subscribers[each.topic]) > 1 for each in assigned)
+        return len(assigned) < available or any(len(self._subscribers[each.topic]) > 1 for each in assigned)
 
     def _is_better_than(self, before: Assigned) -> bool:
         return balance_score(map(len, self._of_participants(self.assigned))) < balance_score(

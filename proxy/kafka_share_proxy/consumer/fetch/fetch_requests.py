@@ -175,16 +175,16 @@ class FetchRequests:
         for node_id, listed in by_node.items():
             partitions = [each for each in listed if self._positions[each].not_before <= now]
             ready_at = max(self._ready_at(node_id), min(self._positions[each].not_before for each in listed))
-            least, most = self._sizes(len(listed), share)
+            min_bytes, max_bytes = self._sizes(len(listed), share)
             if node_id in self._busy:
                 continue
-            if room < least:
-                self._room_needed = min(least, self._room_needed or least)
+            if room < min_bytes:
+                self._room_needed = min(min_bytes, self._room_needed or min_bytes)
                 continue
             if not partitions or ready_at > now:
                 wake_at = min(wake_at, ready_at)
                 continue
-            bytes_max = min(most, room)
+            bytes_max = min(max_bytes, room)
             room -= bytes_max
             self._busy[node_id] = self._request(node_id, partitions, bytes_max)
             requests.append(self._busy[node_id])
@@ -197,8 +197,8 @@ class FetchRequests:
         many small requests cost more.
         """
         options = self._options
-        most = min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes, share)
-        return max(most // 2, min(options.max_partition_fetch_bytes, most)), most
+        max_bytes = min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes, share)
+        return max(max_bytes // 2, min(options.max_partition_fetch_bytes, max_bytes)), max_bytes
 
     def _ready_at(self, node_id: int) -> float:
         return self._backoffs[node_id].ready_at if node_id in self._backoffs else -math.inf

@@ -63,7 +63,7 @@ class NoOffsetForPartition(ConsumerError):
     def __init__(self, partition: TopicPartition, reason: str, moves: int) -> None:
         self.partition = partition
         self.moves = moves
-        """A seek since the error has set a position."""
+        """`Position.moves` at the time of the error. Another value: a seek has set a position since then."""
         super().__init__(f"{partition}: {reason}, and auto.offset.reset is none; seek")
 
 
@@ -103,7 +103,7 @@ class OffsetRequests:
     # Requests of other components
 
     def query(self, timestamps: Mapping[TopicPartition, int], deliver: Deliver, call_id: int | None = None) -> None:
-        """`deliver` is called once."""
+        """Query the offsets of these timestamps. `deliver` is called once, with the result."""
         self._queries.append(_Query(dict(timestamps), deliver, call_id))
 
     def give_up(self, call_id: int) -> set[str]:
@@ -114,7 +114,7 @@ class OffsetRequests:
         return {partition.topic for each in dropped for partition in each.missing} - other_topics
 
     def fail(self, error: ConsumerError, about: TopicPartition | None = None) -> list[BackgroundEvent]:
-        """None ends all queries."""
+        """Fail the queries about a partition, or all queries if `about` is None."""
         failed = [each for each in self._queries if about is None or about in each.missing]
         self._queries = [each for each in self._queries if each not in failed]
         return [event for query in failed for event in query.deliver(error)]
@@ -214,7 +214,7 @@ class OffsetRequests:
 
     def _listed(self, response: Any, timestamps: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
-        again = any(each.error_code for topic in response.topics for each in topic.partitions)
+        is_retried = any(each.error_code for topic in response.topics for each in topic.partitions)
         for topic in response.topics:
             for each in topic.partitions:
                 partition, code = TopicPartition(topic.name, each.partition_index), ErrorCode.of(each.error_code)
@@ -229,7 +229,7 @@ class OffsetRequests:
                     events += self._report_offsets(
                         partition, timestamps[partition], FoundOffset(each.offset, each.timestamp, each.leader_epoch)
                     )
-        self._after(again, now)
+        self._after(is_retried, now)
         return events
 
     def _report_offsets(self, partition: TopicPartition, timestamp: int, results: FoundOffset) -> list[BackgroundEvent]:
@@ -295,22 +295,22 @@ class OffsetRequests:
     def _validated(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         unmoved = self._unmoved(request.context)
-        again = False
+        is_retried = False
         for topic in response.topics:
             for each in topic.partitions:
                 partition, code = TopicPartition(topic.topic, each.partition), ErrorCode.of(each.error_code)
                 if partition not in unmoved:
                     continue
                 if code in STALE_LEADER:
-                    again = True
+                    is_retried = True
                 elif code:
                     about = frozenset({partition})
                     error = BrokerRefused("OffsetForLeaderEpoch", code, str(partition))
                     events.append(BackgroundError(error=error, partitions=about))
-                    again = True
+                    is_retried = True
                 else:
                     events += self._compare(partition, each.end_offset, each.leader_epoch)
-        self._after(again, now)
+        self._after(is_retried, now)
         return events
 
     def _compare(self, partition: TopicPartition, end_offset: int, epoch: int) -> list[BackgroundEvent]:
@@ -350,8 +350,8 @@ class OffsetRequests:
             context=context,
         )
 
-    def _after(self, again: bool, now: float) -> None:
-        if again:
+    def _after(self, is_retried: bool, now: float) -> None:
+        if is_retried:
             self._backoff.failed(now)
             self._metadata.request_update()
         else:

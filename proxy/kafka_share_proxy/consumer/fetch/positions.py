@@ -38,9 +38,9 @@ class Position:
     state: PositionState = PositionState.INITIALIZING
     offset: int | None = None
     fetch_from: int = 0
-    """Valid when `offset` is not None."""
+    """Next offset to fetch. Valid when `offset` is not None."""
     fetched_to: int = 0
-    """Lower than `fetch_from` if a range follows that is not read."""
+    """Next offset after the last fetched record. Lower than `fetch_from` if offsets between ranges are skipped."""
     record_epoch: int = NO_EPOCH
     leader: LeaderAndEpoch = UNKNOWN_LEADER
     paused: bool = False
@@ -48,15 +48,15 @@ class Position:
     """True while the partition is being revoked."""
     is_queried: bool = False
     problem: Exception | None = None
-    """It gets no offset until the application polls again or seeks."""
+    """Reason why no start offset was found. The next poll or seek of the application clears it."""
     not_before: float = -math.inf
     """Time before which no fetch is sent after a refusal; monotonic seconds."""
     preferred: tuple[int, float] | None = None
     """Follower that the leader prefers (KIP-392), and until when."""
     moves: int = 0
-    """Changes with each seek, reset, assignment and revocation, and makes earlier requests stale."""
+    """Number that changes with each seek, reset, assignment and revocation, and makes earlier requests stale."""
     ranges: tuple[OffsetSpan, ...] | None = None
-    """Ascending. None: all offsets without an end."""
+    """Ranges to read, ascending. None: all offsets without an end."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     processed: OffsetSpan | None = None
@@ -100,14 +100,14 @@ class Positions:
 
     @property
     def assigned(self) -> Partitions:
-        """Including those that are paused or being revoked."""
+        """Assigned partitions, including those that are paused or being revoked."""
         return frozenset(self._positions)
 
     def get(self, partition: TopicPartition) -> Position | None:
         return self._positions.get(partition)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions that stay keep their position and their paused state."""
+        """Set the assigned partitions. Those that stay keep their position and their paused state."""
         before, partitions_in_order = self._positions, sorted(partitions)
         self.drop(before.keys() - set(partitions_in_order))
         self._positions = {each: before.get(each) or Position(moves=next(self._moves)) for each in partitions_in_order}

@@ -80,7 +80,7 @@ class ClassicMembership(GroupMembership):
         self._flow.assigned(rebalance_id, now)
 
     def leave(self, now: float, reason: str) -> None:
-        """A static member sends no LeaveGroup (KIP-345)."""
+        """Leave the group. A static member sends no LeaveGroup (KIP-345)."""
         if self.identity.member_id and self.identity.instance_id is None:
             self._leave_as, self._leave_reason = self.identity, reason
         self._forget()
@@ -375,5 +375,5 @@ class ClassicMembership(GroupMembership):
 
     @property
     def holds(self) -> Partitions:
-        """Including partitions released but not yet given up."""
+        """Partitions of this member, including released ones that are not given up yet."""
         return self._flow.owned if self.identity.generation != NO_GENERATION else NOTHING

@@ -26,7 +26,7 @@ class MemberIdentity(NamedTuple):
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
-    """Or member epoch (KIP-848)."""
+    """Generation, or member epoch (KIP-848)."""
     instance_id: str | None = None
 
 

@@ -75,7 +75,7 @@ class ConsumerMembership(GroupMembership):
             self._ack_due = True
 
     def leave(self, now: float, reason: str) -> None:
-        """A static member announces that it will return (KIP-848)."""
+        """Leave the group. A static member announces that it will return (KIP-848)."""
         if self.identity.generation > JOIN_EPOCH or self._in_flight is not None:
             epoch = LEAVE_EPOCH if self.identity.instance_id is None else STATIC_LEAVE_EPOCH
             self._leave_as = self.identity._replace(generation=epoch)
@@ -95,7 +95,7 @@ class ConsumerMembership(GroupMembership):
 
     @property
     def holds(self) -> Partitions:
-        """Including partitions released but not yet given up."""
+        """Partitions of this member, including released ones that are not given up yet."""
         return self._flow.owned if self.identity.generation > JOIN_EPOCH else NOTHING
 
     # Manager interface
@@ -317,7 +317,7 @@ class ConsumerMembership(GroupMembership):
         return [BackgroundError(error=error), *self._flow.lose_everything(now, str(error))]
 
     def _forget(self) -> None:
-        """The member id stays."""
+        """Forget the membership, except the member id."""
         self.identity = self.identity._replace(generation=JOIN_EPOCH)
         self._in_flight = self._received = self._reported_topics = None
         self._ack_due = False

@@ -41,7 +41,7 @@ class GroupSubscription:
     rack: str | None = None
     """Present from version 3 on."""
     instance_id: str | None = None
-    """From JoinGroup."""
+    """Instance id that the member sent with JoinGroup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class ShareCalls:
                 del call.waiting[result.partition]
 
     def finished(self) -> list[CallDone]:
-        """Their value is partition -> error of the broker, or None."""
+        """Remove and return the finished calls. Their value is partition -> error of the broker, or None."""
         done = [call for call in self._calls if not call.waiting]
         self._calls = [call for call in self._calls if call.waiting]
         return [CallDone(call_id=call.call_id, value=call.results) for call in done]

@@ -61,7 +61,7 @@ class OpenedShareBatch(NamedTuple):
 
 
 def opened_share_chunk(chunk: AcquiredChunk, *, check_crcs: bool = True) -> Iterator[OpenedShareBatch]:
-    """Each batch is opened only when requested."""
+    """Yield the acquired records of a chunk by batch. Each batch is opened only when requested."""
     data, first, end = memoryview(chunk.records), chunk.acquired[0].first, chunk.acquired[-1].last
     while True:  # terminates: each iteration consumes at least one batch
         trouble: RemoteProtocolError | CodecMissing | None = None
@@ -74,16 +74,16 @@ def opened_share_chunk(chunk: AcquiredChunk, *, check_crcs: bool = True) -> Iter
         if trouble is None:
             yield OpenedShareBatch(gaps=list(_offsets(chunk.acquired, first, end)))
             return
-        wrong = _batch_at(data, first)
-        last = end if wrong is None else wrong[0]
+        bad_batch = _batch_at(data, first)
+        last = end if bad_batch is None else bad_batch[0]
         offsets = list(_offsets(chunk.acquired, first, last))
-        if wrong is None or isinstance(trouble, CodecMissing):
+        if bad_batch is None or isinstance(trouble, CodecMissing):
             yield OpenedShareBatch(unread=offsets, trouble=str(trouble))
         else:
             yield OpenedShareBatch(bad=offsets, trouble=str(trouble))
-        if wrong is None or last >= end:
+        if bad_batch is None or last >= end:
             return
-        data, first = data[wrong[1] :], last + 1
+        data, first = data[bad_batch[1] :], last + 1
 
 
 def _opened(records: LazyRecords, acquired: Iterable[Acquired]) -> OpenedShareBatch:
@@ -113,7 +113,7 @@ def _offsets(acquired: Iterable[Acquired], first: int, last: int) -> Iterator[in
 
 
 def _batch_at(data: memoryview, offset: int) -> tuple[int, int] | None:
-    """None if the bytes are not batches."""
+    """Return last offset and end of the batch with an offset, or None if the bytes are not batches."""
     try:
         for header in iter_batches(data):
             if header.last_offset >= offset:

@@ -60,12 +60,12 @@ class DeliveredRecords(NamedTuple):
 class Taken(NamedTuple):
     """Result of one poll: renewed records or new ones."""
 
-    again: list[Any]
+    renewed: list[Any]
     """Objects passed to `acknowledge` for the renewed records."""
     parts: list[DeliveredRecords]
 
     def __bool__(self) -> bool:
-        return bool(self.again or self.parts)
+        return bool(self.renewed or self.parts)
 
 
 class _Opened(NamedTuple):
@@ -129,8 +129,8 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         return bool(self._is_reading or self._requests.has_chunks or self.held.has_returnable)
 
     def take(self, now: float) -> Taken:
-        if again := self.held.returnable(now):
-            return Taken(again, [])
+        if renewed := self.held.returnable(now):
+            return Taken(renewed, [])
         parts: list[DeliveredRecords] = []
         room, opened_bytes = self.options.max_poll_records, 0
         while room > 0 and opened_bytes < OPENED_BYTES_MAX and (opened := self._next_opened(now)) is not None:
@@ -192,7 +192,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         delivery: int,
         kind: AcknowledgeType,
         *,
-        again: Any = None,
+        renewed: Any = None,
         delay_ms: int | None = None,
     ) -> bool:
         """Return False if the lock is lost.
@@ -200,7 +200,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
         hold = self.held.find(partition, offset, delivery)
-        return self.held.acknowledge(partition, offset, hold, kind, again=again, delay_ms=delay_ms)
+        return self.held.acknowledge(partition, offset, hold, kind, renewed=renewed, delay_ms=delay_ms)
 
     def send_at_once(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
         """Send acknowledgements without waiting for the next fetch.

@@ -69,7 +69,7 @@ class Hold:
     delay_ms: int | None = None
     """Named delay of its release."""
     renewals: int = 0
-    again: Any = None
+    renewed_record: Any = None
     """Returned by the next poll after the renewal."""
     on_lost: Callable[[], None] | None = None
     """Set while the application processes the record."""
@@ -160,12 +160,13 @@ class ShareHolds:
         hold: Hold,
         kind: AcknowledgeType,
         *,
-        again: Any = None,
+        renewed: Any = None,
         delay_ms: int | None = None,
     ) -> bool:
         """Replace an acknowledgement that was not sent yet. Return False if the lock is lost.
 
-        `again` is the object that the next poll returns after the record is renewed. `delay_ms`: named for a release.
+        `renewed` is the object that the next poll returns after the record is renewed. `delay_ms`: named for a
+        release.
         """
         if hold.lost is not None:
             held = self._holds_by_partition.get(partition, {})
@@ -177,7 +178,7 @@ class ShareHolds:
             self._responded(partition, {offset: kind}, renewals_unsupported(hold.session))
             return True
         self._renewed_holds.pop((partition, offset), None)
-        hold.unsent, hold.again, hold.delay_ms = kind, again, delay_ms
+        hold.unsent, hold.renewed_record, hold.delay_ms = kind, renewed, delay_ms
         hold.session.due.setdefault(partition, {})[offset] = kind
         return True
 
@@ -254,8 +255,9 @@ class ShareHolds:
         *,
         is_delayed: bool = False,
     ) -> None:
-        """`code` is 0, or the reason why the broker did nothing, except perhaps renewals. `lock_from`: earliest start
-        of the renewed locks. `is_delayed`: the named delays were confirmed.
+        """Process a response. `code` is 0, or the reason why the broker did nothing, except perhaps renewals.
+
+        `lock_from`: earliest start of the renewed locks. `is_delayed`: the named delays were confirmed.
         """
         acks = session.under_way.pop(partition, {})
         holds = self._holds(session, partition, acks)
@@ -301,7 +303,7 @@ class ShareHolds:
         renewed, self._renewed_holds = self._renewed_holds, {}
         for (partition, offset), hold in renewed.items():
             self.lose_if_expired(partition, offset, hold, now)
-        return [hold.again for hold in renewed.values() if hold.lost is None]
+        return [hold.renewed_record for hold in renewed.values() if hold.lost is None]
 
     @property
     def has_returnable(self) -> bool:
@@ -330,7 +332,7 @@ class ShareHolds:
     def _renewed(self, partition: TopicPartition, offset: int, hold: Hold, lock_from: float) -> None:
         hold.renewals += 1
         hold.lock_until = lock_from + (self.lock_s or 0.0)
-        if hold.again is not None and hold.unsent is None:
+        if hold.renewed_record is not None and hold.unsent is None:
             self._renewed_holds[partition, offset] = hold
 
     def _drop(self, partition: TopicPartition, offset: int, hold: Hold) -> None:

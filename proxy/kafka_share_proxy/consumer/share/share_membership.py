@@ -33,10 +33,10 @@ VERSIONS = (1, 1)
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 
-UNKNOWN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+REJOIN_CODES = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 """Codes after which the member joins again under the same id."""
-FIRST_AGAIN_S = 0.25
-"""Doubled each time, up to the heartbeat interval."""
+FIRST_RETRY_S = 0.25
+"""Seconds to the second heartbeat of a member without assignment. Doubled each time, up to the heartbeat interval."""
 RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *COORDINATOR_MOVED})
 
 
@@ -68,7 +68,7 @@ class ShareMembership:
         self,
         options: ShareConsumerOptions,
         coordinator: CoordinatorRequests,
-        topics: MetadataRequests,
+        metadata: MetadataRequests,
         backoff: RetryBackoff,
         member_id: str,
         on_state: Callable[[StateChange[ShareMemberState]], None] | None = None,
@@ -80,7 +80,7 @@ class ShareMembership:
         self.epoch = JOIN_EPOCH
         self._options = options
         self._coordinator = coordinator
-        self._names = topics
+        self._metadata = metadata
         self._backoff = backoff
         self._member_id = member_id
         self._topics: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ class ShareMembership:
         """Assignment with at least one unknown topic id."""
         self._in_flight: UnsentRequest | None = None
         self._next_heartbeat = -math.inf
-        self._query_again_s = FIRST_AGAIN_S
+        self._retry_s = FIRST_RETRY_S
         self._poll_deadline = math.inf
 
     # Called for the application
@@ -106,7 +106,7 @@ class ShareMembership:
 
     def leave(self, now: float, reason: str) -> None:
         self._topics = frozenset()
-        self._go(now, reason)
+        self._end_membership(now, reason)
 
     @property
     def is_leaving(self) -> bool:
@@ -119,7 +119,7 @@ class ShareMembership:
             return DueRequests()
         if now >= self._poll_deadline:
             self._poll_deadline = math.inf
-            self._go(now, "max.poll.interval.ms has passed without a poll")
+            self._end_membership(now, "max.poll.interval.ms has passed without a poll")
         self._resolve()
         request = self._leaving(now) if self.is_leaving else self._beating(now)
         times = [self._poll_deadline, self._backoff.ready_at if self._in_flight is None else math.inf]
@@ -210,14 +210,14 @@ class ShareMembership:
                 bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions
             }
         if not (self._pending or self.assigned):
-            interval_s, self._query_again_s = min(interval_s, self._query_again_s), self._query_again_s * 2
+            interval_s, self._retry_s = min(interval_s, self._retry_s), self._retry_s * 2
         self._next_heartbeat = sent_at + interval_s
 
     def _resolve(self) -> None:
         """Topics without a known name are assigned when it is known."""
         if self._pending is None:
             return
-        names = {topic_id: self._names.topic_name(topic_id) for topic_id in self._pending}
+        names = {topic_id: self._metadata.topic_name(topic_id) for topic_id in self._pending}
         self.assigned = frozenset(
             TopicPartition(name, number)
             for topic_id, name in names.items()
@@ -225,14 +225,14 @@ class ShareMembership:
             for number in self._pending[topic_id]
         )
         if None in names.values():
-            self._names.request_update()
+            self._metadata.request_update()
         else:
             self._pending = None
 
     def _refused(self, code: ErrorCode, detail: str | None, epoch: int, now: float) -> list[BackgroundEvent]:
         self._coordinator.note(code, now)
         error = BrokerRefused("ShareGroupHeartbeat", code, f"group {self._options.group}", detail)
-        if code in UNKNOWN and epoch > JOIN_EPOCH:
+        if code in REJOIN_CODES and epoch > JOIN_EPOCH:
             self.epoch, self._reported_topics = JOIN_EPOCH, None
             self.trace.to(ShareMemberState.JOINING, now, code.name)
             return []
@@ -255,7 +255,7 @@ class ShareMembership:
         self._forget()
         return [BackgroundError(error=error)]
 
-    def _go(self, now: float, reason: str) -> None:
+    def _end_membership(self, now: float, reason: str) -> None:
         before = self.trace.state
         if before in (ShareMemberState.JOINING, ShareMemberState.STABLE):
             self.trace.to(ShareMemberState.LEAVING, now, reason)
@@ -268,4 +268,4 @@ class ShareMembership:
         self._in_flight = self._pending = self._reported_topics = None
         self.assigned = NOTHING
         self._next_heartbeat = -math.inf
-        self._query_again_s = FIRST_AGAIN_S
+        self._retry_s = FIRST_RETRY_S

@@ -41,7 +41,7 @@ class ShareMessages:
         wait_s: float,
         delays: NamedDelays | None = None,
     ) -> Any:
-        """Without partitions to read it requests no records and does not wait."""
+        """Build a ShareFetch. Without partitions to read it requests no records and does not wait."""
         message = messages.ShareFetchRequest
         added, forgotten = session.changes(readable)
         topic_ids = added | {each: session.ids[each] for each in acks}

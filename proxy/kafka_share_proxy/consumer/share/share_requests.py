@@ -65,7 +65,7 @@ class _RequestContext(NamedTuple):
     at: float
     is_fetch: bool
     reads: dict[TopicPartition, bytes] | None
-    """Read after the broker has accepted the request. None: unchanged."""
+    """Partitions that the session reads once the broker has accepted the request. None: unchanged."""
 
 
 class ShareRequests:
@@ -233,7 +233,7 @@ class ShareRequests:
     def _fetch(
         self, session: ShareSession, readable: dict[TopicPartition, bytes], now: float, *, is_opened: bool = False
     ) -> UnsentRequest:
-        """Without partitions to read it requests no records and does not wait."""
+        """Return a ShareFetch. Without partitions to read it requests no records and does not wait."""
         if readable:
             self._last_fetched = session.node_id
         acks = {} if is_opened else self._held.take_due(session, now)
@@ -291,7 +291,7 @@ class ShareRequests:
     def _refused(
         self, request: UnsentRequest, session: ShareSession, code: ErrorCode, detail: str | None, now: float
     ) -> list[BackgroundEvent]:
-        """The broker did nothing. The session epoch may be unchanged."""
+        """Process a response that refuses the whole request. The session epoch may be unchanged."""
         error = BrokerRefused(request.api, code, f"node {request.node_id}", detail)
         if code in SESSION_UNKNOWN:
             self._end(session, error, now)
@@ -306,7 +306,7 @@ class ShareRequests:
         return [BackgroundError(error=error)]
 
     def _end(self, session: ShareSession, error: ConsumerError, now: float) -> None:
-        """The next request to the node opens a new session."""
+        """End a session. The next request to the node opens a new one."""
         del self._sessions[session.node_id]
         self._buffer = deque(chunk for chunk in self._buffer if chunk.session is not session)
         self._held.lose(session, error)

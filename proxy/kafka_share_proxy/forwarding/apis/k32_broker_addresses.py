@@ -64,16 +64,16 @@ def hide(response: messages.DescribeConfigsResponse, book: AddressBook) -> None:
     for result in response.results or ():
         if result.resource_type != BROKER:
             continue
-        ours = book.ours_of(int(result.resource_name)) if result.resource_name.isdecimal() else None
+        client_address = book.ours_of(int(result.resource_name)) if result.resource_name.isdecimal() else None
         for entry in result.configs or ():
-            _hide(entry, ours)
+            _hide(entry, client_address)
             for synonym in entry.synonyms or ():
-                _hide(synonym, ours)
+                _hide(synonym, client_address)
 
 
-def _hide(entry: _Setting | _Synonym, ours: Address | None) -> None:
+def _hide(entry: _Setting | _Synonym, client_address: Address | None) -> None:
     if entry.name in LISTENERS:
-        shown = listeners(entry.value, ours)
+        shown = listeners(entry.value, client_address)
     elif entry.name in WITHHELD:
         shown = None if entry.value else entry.value
     else:
@@ -83,7 +83,7 @@ def _hide(entry: _Setting | _Synonym, ours: Address | None) -> None:
     entry.value = shown
 
 
-def listeners(value: str | None, ours: Address | None) -> str | None:
+def listeners(value: str | None, client_address: Address | None) -> str | None:
     """Return a list of listeners with the proxy's address. None to withhold it."""
     if not value:
         return value
@@ -94,11 +94,11 @@ def listeners(value: str | None, ours: Address | None) -> str | None:
             return None
         if not match[2]:
             shown.append(element)
-        elif ours is None:
+        elif client_address is None:
             return None
         else:
-            host = f"[{ours.host}]" if ":" in ours.host else ours.host
-            shown.append(f"{match[1]}://{host}:{ours.port}")
+            host = f"[{client_address.host}]" if ":" in client_address.host else client_address.host
+            shown.append(f"{match[1]}://{host}:{client_address.port}")
     return ",".join(shown)
 
 

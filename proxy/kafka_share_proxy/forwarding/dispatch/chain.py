@@ -38,7 +38,8 @@ def in_order(features: Iterable[Mapping[int, Served]]) -> dict[int, Served]:
 
 async def next_response(call: Call[RequestMessage[R]]) -> R:
     """Return the decoded response of the rest of the chain to `call.message`. Raises UpstreamLost."""
-    response = None if call.behind is None else await call.behind(replace(call, frame=None, behind=None))
+    handler, rest = call.next_handler, replace(call, frame=None, next_handler=None)
+    response = None if handler is None else await handler(rest)
     return await send_upstream(call, call.message) if response is None else await decoded(call, response)
 
 
@@ -114,8 +115,8 @@ async def _first_response(links: tuple[Served, ...], call: Call[Message]) -> Res
     for index, link in enumerate(links):
         if not await _wants(link, call):
             continue
-        behind = links[index + 1 :]
-        call.behind = partial(_first_response, behind) if behind else None
+        later_links = links[index + 1 :]
+        call.next_handler = partial(_first_response, later_links) if later_links else None
         response = await link.handler(call)
         if response is not None:
             return response

@@ -150,17 +150,17 @@ class ByGroupId:
     matches: Callable[[str], bool]
     has_any: Callable[[], bool] | None = None
     """Function that returns False while no group is wanted, so that requests are not read."""
-    most: int = ELEMENTS_MAX
+    elements_max: int = ELEMENTS_MAX
 
     def matcher(self, key: int, version: int) -> Matcher:
-        read, most = prefixes.group_ids(key, version), self.most
+        read, elements_max = prefixes.group_ids(key, version), self.elements_max
         matches, has_any = self.matches, self.has_any
 
         def names(frame: memoryview) -> bool:
             if has_any is not None and not has_any():
                 return False
             try:
-                group_ids = read(frame, len(frame), most)
+                group_ids = read(frame, len(frame), elements_max)
             except RemoteProtocolError:
                 return False
             if type(group_ids) is str:
@@ -195,14 +195,14 @@ class ByTopicPrefix:
     """
 
     prefix: str
-    most: int = ELEMENTS_MAX
+    elements_max: int = ELEMENTS_MAX
 
     def matcher(self, key: int, version: int) -> Matcher:
-        read, most = prefixes.topic_named(key, version, self.prefix), self.most
+        read, elements_max = prefixes.topic_named(key, version, self.prefix), self.elements_max
 
         def lists(frame: memoryview) -> bool:
             try:
-                return read(frame, SIZE_UNKNOWN, most) is not False
+                return read(frame, SIZE_UNKNOWN, elements_max) is not False
             except RemoteProtocolError:
                 return True
 
@@ -214,14 +214,14 @@ class ByTopicId:
     """Wants requests that list a wanted topic id, and unreadable ones, because decoding explains the error."""
 
     matches: Callable[[bytes], bool]
-    most: int = ELEMENTS_MAX
+    elements_max: int = ELEMENTS_MAX
 
     def matcher(self, key: int, version: int) -> Matcher:
-        read, most, matches = prefixes.topic_ids(key, version), self.most, self.matches
+        read, elements_max, matches = prefixes.topic_ids(key, version), self.elements_max, self.matches
 
         def lists(frame: memoryview) -> bool:
             try:
-                topics = read(frame, SIZE_UNKNOWN, most)
+                topics = read(frame, SIZE_UNKNOWN, elements_max)
             except RemoteProtocolError:
                 return True
             return isinstance(topics, Unread) or any(map(matches, topics or ()))
@@ -234,10 +234,10 @@ class ByUnknownTopicId:
     """Wants requests that list a topic by an unknown id."""
 
     known: Mapping[bytes, None]
-    most: int = ELEMENTS_MAX
+    elements_max: int = ELEMENTS_MAX
 
     def matcher(self, key: int, version: int) -> Matcher:
-        read, most, known = prefixes.topic_ids(key, version), self.most, self.known
+        read, elements_max, known = prefixes.topic_ids(key, version), self.elements_max, self.known
         array = prefixes.topics_at(key, version)
 
         def lists(frame: memoryview) -> bool:
@@ -245,7 +245,7 @@ class ByUnknownTopicId:
             try:
                 if data.count(ZERO_UUID) >= array(data, len(data))[1]:
                     return False  # a topic that is listed by its name has an id of zeros
-                topic_ids = read(data, len(data), most)
+                topic_ids = read(data, len(data), elements_max)
             except RemoteProtocolError:
                 return False
             return isinstance(topic_ids, Unread) or any(
@@ -263,14 +263,14 @@ class ByIdOrTag:
     """
 
     known: Mapping[bytes, None]
-    most: int = ELEMENTS_MAX
+    elements_max: int = ELEMENTS_MAX
 
     def matcher(self, key: int, version: int) -> Matcher:
-        read, most, known = prefixes.topic_ids(key, version, untagged=True), self.most, self.known
+        read, elements_max, known = prefixes.topic_ids(key, version, untagged=True), self.elements_max, self.known
 
         def lists(frame: memoryview) -> bool:
             try:
-                topic_ids = read(frame, len(frame), most)
+                topic_ids = read(frame, len(frame), elements_max)
             except RemoteProtocolError:
                 return True
             return isinstance(topic_ids, Unread) or not all(map(known.__contains__, topic_ids or ()))

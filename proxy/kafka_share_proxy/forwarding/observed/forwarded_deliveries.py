@@ -45,8 +45,8 @@ class Delivery(NamedTuple):
 class ForwardedDeliveries:
     """Deliveries of all share groups that the brokers serve, as seen here."""
 
-    def __init__(self, most: int = DELIVERIES_MAX, most_of_one: int = DELIVERIES_OF_ONE_MAX) -> None:
-        self._most, self._most_of_one = most, most_of_one
+    def __init__(self, deliveries_max: int = DELIVERIES_MAX, partition_max: int = DELIVERIES_OF_ONE_MAX) -> None:
+        self._deliveries_max, self._partition_max = deliveries_max, partition_max
         self._deliveries: dict[SharedPlace, list[Delivery]] = {}
         """Ascending, without overlaps. The share partition with the newest delivery is last."""
         self._count = 0
@@ -64,10 +64,10 @@ class ForwardedDeliveries:
             self._count += 1
         else:
             self._replace(deliveries, delivery.first, delivery.last, [delivery])
-        if len(deliveries) > self._most_of_one:
+        if len(deliveries) > self._partition_max:
             del deliveries[0]
             self._count -= 1
-        if self._count > self._most:
+        if self._count > self._deliveries_max:
             self._count -= len(self._deliveries.pop(next(iter(self._deliveries))))
 
     def settled(
@@ -86,8 +86,8 @@ class ForwardedDeliveries:
         if deliveries is not None:
             removed = self._replace(deliveries, first, last, [])
             for each in removed:
-                again = each._replace(renewals=each.renewals + (each.member == member))
-                self._replace(deliveries, each.first, each.last, [again])
+                renewed_delivery = each._replace(renewals=each.renewals + (each.member == member))
+                self._replace(deliveries, each.first, each.last, [renewed_delivery])
 
     def _replace(self, deliveries: list[Delivery], first: int, last: int, new: list[Delivery]) -> list[Delivery]:
         """Replace a range. Return the previous deliveries, cut to it."""

@@ -90,7 +90,7 @@ class AddressBook:
             self._changed()
 
     def address_for(self, node_id: int) -> Address | None:
-        """None if the port is out of range."""
+        """Return the address of a broker for clients, or None if its port would be out of range."""
         return self._addresses.of(node_id)
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -103,17 +103,17 @@ class AddressBook:
             callback()
 
     def _learn(self, node_id: int, upstream: Address) -> Address | None:
-        ours = self.address_for(node_id)
+        client_address = self.address_for(node_id)
         self._changed()
-        if ours is None or not self._on_new(node_id, upstream):
+        if client_address is None or not self._on_new(node_id, upstream):
             if len(self._unbound) < UNBOUND_MAX:
                 self._unbound[node_id] = upstream
             self._upstream.pop(node_id, None)
             self._ours.pop(node_id, None)
             return None
         self._unbound.pop(node_id, None)
-        self._upstream[node_id], self._ours[node_id] = upstream, ours
-        return ours
+        self._upstream[node_id], self._ours[node_id] = upstream, client_address
+        return client_address
 
 
 def placed(endpoints: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint, Address]] | None:
@@ -122,10 +122,10 @@ def placed(endpoints: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpo
     for endpoint in endpoints:
         if not endpoint.host:
             continue
-        ours = book.advertise(endpoint.node_id, Address(endpoint.host, endpoint.port))
-        if ours is None:
+        client_address = book.advertise(endpoint.node_id, Address(endpoint.host, endpoint.port))
+        if client_address is None:
             return None
-        pairs.append((endpoint, ours))
+        pairs.append((endpoint, client_address))
     return pairs
 
 

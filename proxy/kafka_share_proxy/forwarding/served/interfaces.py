@@ -78,5 +78,5 @@ class Call(Generic[M]):
     """Lets other work run while a large request is processed."""
     frame: memoryview | None = None
     """Request as received, without its size. None if it is not from a client."""
-    behind: Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]] | None = None
+    next_handler: Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]] | None = None
     """Rest of the chain after this handler's feature (`chain.next_response`), if any."""

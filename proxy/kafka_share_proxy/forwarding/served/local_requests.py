@@ -134,12 +134,12 @@ class LocalRequests:
     ) -> tuple[headers.RequestHeader, Any]:
         if len(frame) <= AT_ONCE_BYTES:
             return frames.decode_request(frame)
-        most = self._connection.plane.limits.served_request_elements
+        elements_max = self._connection.plane.limits.served_request_elements
         try:
-            return await work.drive(frames.decode_request_in_slices(frame, most))
+            return await work.drive(frames.decode_request_in_slices(frame, elements_max))
         except TooManyElements:
             request_name = f"request {request.route.key} v{request.route.version}"
-            text = f"{request_name} has more elements than limits.served_request_elements ({most})"
+            text = f"{request_name} has more elements than limits.served_request_elements ({elements_max})"
             raise RequestRefused(text) from None
 
     def _handler_ended(self, task: Task[frames.ResponseFrame | None]) -> None:

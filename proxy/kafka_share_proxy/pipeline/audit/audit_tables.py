@@ -215,7 +215,7 @@ missing below the highest is a lost event.
 
 
 def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], DataFrame]]:
-    """`blocked` is stored in files: several tables need it, and their plans depend on its size."""
+    """Return functions that make the tables, by name. `blocked` is read several times, so it is stored in files."""
     session = events.sparkSession
 
     def make_query(query: str) -> Callable[[], DataFrame]:

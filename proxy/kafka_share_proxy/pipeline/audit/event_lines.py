@@ -101,7 +101,7 @@ def _divided(framed: bytes, starts: Array, ends: Array, odd: Array) -> tuple[byt
 
 
 def _parsed(lines: bytes) -> pa.Table | None:
-    """None if Arrow cannot parse the lines, or Spark would parse some of them differently."""
+    """Parse lines with Arrow. Return None if it cannot, or if Spark would parse some of them differently."""
     if b"\0" in lines or _has_odd_number(lines):
         return None
     reading = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)

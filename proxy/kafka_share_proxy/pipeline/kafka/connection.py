@@ -66,13 +66,13 @@ class BlockingConnection:
     def is_requested(self) -> bool:
         return bool(self._in_flight)
 
-    def version(self, key: int, most: int) -> int:
+    def version(self, key: int, version_max: int) -> int:
         """Return the highest common version.
 
         Raises RemoteProtocolError if there is none.
         """
         ours, theirs = registry.versions(key), self.versions.get(key, (0, -1))
-        chosen = min(ours[1], theirs[1], most)
+        chosen = min(ours[1], theirs[1], version_max)
         if chosen < max(ours[0], theirs[0]):
             raise RemoteProtocolError(f"{self.address} has no version of {registry.API_KEYS[key]} that is known here")
         return chosen

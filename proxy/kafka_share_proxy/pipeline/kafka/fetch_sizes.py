@@ -24,8 +24,8 @@ class FetchSizes:
             self._densities.clear()
         self._densities[split] = size / offsets
 
-    def request_bytes(self, split: Hashable, offsets: int, most: int) -> int:
+    def request_bytes(self, split: Hashable, offsets: int, bytes_max: int) -> int:
         density = self._densities.get(split)
         if density is None:
-            return min(most, max(UNKNOWN_BYTES, offsets * OFFSET_BYTES))
-        return min(most, BATCH_BYTES + int(offsets * density * MARGIN))
+            return min(bytes_max, max(UNKNOWN_BYTES, offsets * OFFSET_BYTES))
+        return min(bytes_max, BATCH_BYTES + int(offsets * density * MARGIN))

@@ -135,10 +135,10 @@ def _lightest(sums: Sequence[float], heaviest: float, count: int) -> float:
     return high
 
 
-def _cuts(sums: Sequence[float], limit: float, most: int) -> list[int]:
+def _cuts(sums: Sequence[float], limit: float, ranges_max: int) -> list[int]:
     cuts: list[int] = []
     position = 0
-    while len(cuts) < most:
+    while len(cuts) < ranges_max:
         position = max(position + 1, bisect_right(sums, sums[position] + limit) - 1)
         if position >= len(sums) - 1:
             break

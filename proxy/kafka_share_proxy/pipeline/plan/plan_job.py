@@ -152,12 +152,12 @@ def _bucket_sums(lake: Lake, column: str) -> list[Row]:
     return rows
 
 
-def _only_topic(there: Sequence[str], topic: str | None) -> str:
-    if topic is None and len(there) > 1:
-        raise BadOption(f"say --topic: the tables have {', '.join(there)}")
-    if not there or topic not in (None, *there):
+def _only_topic(topics: Sequence[str], topic: str | None) -> str:
+    if topic is None and len(topics) > 1:
+        raise BadOption(f"say --topic: the tables have {', '.join(topics)}")
+    if not topics or topic not in (None, *topics):
         raise NothingToPlan(f"the tables have no load of {topic or 'any topic'}: nothing says where to cut")
-    return topic or there[0]
+    return topic or topics[0]
 
 
 class HotHash(NamedTuple):
@@ -208,8 +208,8 @@ def _records(
     ]
     partitions = len({partition for partition, _ in chosen})
     pieces = max(1, -(-2 * spark.sparkContext.defaultParallelism // partitions))
-    ours = {"offsetranges", "columns", "offsetsplits", "topic", "assign", "startingoffsets", "endingoffsets"}
-    reader_options = {name: value for name, value in options.items() if name.lower() not in ours}
+    own_options = {"offsetranges", "columns", "offsetsplits", "topic", "assign", "startingoffsets", "endingoffsets"}
+    reader_options = {name: value for name, value in options.items() if name.lower() not in own_options}
     reader_options |= {
         "columns": "key,partition,offset,key_hash,record_bytes",
         "offsetRanges": json.dumps(ranges),

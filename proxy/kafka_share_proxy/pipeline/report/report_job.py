@@ -174,8 +174,8 @@ def _deliveries(settles: DataFrame) -> Deliveries:
         return Deliveries(STEPS_S[0], ())
     step = step_for((last - first) / 1000, BARS_MAX)
     offsets, begin = F.expr("last - first + 1"), F.expr(f"ts_ms div {step * 1000} * {step}")
-    again = F.sum(F.when(F.col("attempt") > 1, offsets).otherwise(0))
-    steps = settles.groupBy(begin.alias("begin")).agg(F.sum(offsets), again).orderBy("begin").collect()
+    redelivered = F.sum(F.when(F.col("attempt") > 1, offsets).otherwise(0))
+    steps = settles.groupBy(begin.alias("begin")).agg(F.sum(offsets), redelivered).orderBy("begin").collect()
     return Deliveries(step, tuple((moment(row[0]), row[1], row[2]) for row in steps))
 
 

@@ -139,8 +139,8 @@ def _shades(heat: Heat) -> list[str]:
         (heat.times[start], [sum(each) for each in zip(*heat.cells[start : start + step], strict=True)])
         for start in range(0, len(heat.cells), step)
     ]
-    most = max(max(cells) for _, cells in rows) or 1
+    highest = max(max(cells) for _, cells in rows) or 1
     return [
-        f"{time:%m-%d %H:%M}  {''.join(SHADES[round(value / most * (len(SHADES) - 1))] for value in cells)}"
+        f"{time:%m-%d %H:%M}  {''.join(SHADES[round(value / highest * (len(SHADES) - 1))] for value in cells)}"
         for time, cells in rows
     ]

@@ -32,11 +32,11 @@ def step_text(seconds: int) -> str:
 def deliveries(data: Deliveries) -> bytes:
     figure, axes = _figure(2.8)
     times = [_plain(begin) for begin, _, _ in data.steps]
-    first = [count - again for _, count, again in data.steps]
-    again = [again for _, _, again in data.steps]
+    first = [count - redelivered for _, count, redelivered in data.steps]
+    redelivered = [redelivered for _, _, redelivered in data.steps]
     width = timedelta(seconds=data.step_s * 0.9)
     axes.bar(times, first, width, align="edge", color=FIRST, label="first delivery")  # type: ignore[arg-type]
-    axes.bar(times, again, width, bottom=first, align="edge", color=AGAIN, label="again")  # type: ignore[arg-type]
+    axes.bar(times, redelivered, width, bottom=first, align="edge", color=AGAIN, label="again")  # type: ignore[arg-type]
     axes.set_ylabel(f"offsets per {step_text(data.step_s)}")
     step = timedelta(seconds=data.step_s)
     _time_axis(axes, times[0] - step, times[-1] + 2 * step)

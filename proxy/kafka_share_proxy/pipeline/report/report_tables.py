@@ -44,9 +44,9 @@ def tables(report: Report) -> Iterator[ReportTable]:
 def span(report: Report) -> str:
     days = " to ".join(dict.fromkeys((report.days[0], report.days[-1]))) if report.days else "no day"
     total = sum(count for _, count, _ in report.deliveries.steps)
-    again = sum(count for _, _, count in report.deliveries.steps)
+    redelivered = sum(count for _, _, count in report.deliveries.steps)
     rejects = f", {report.rejects:,} lines rejected" if report.rejects else ""
-    return f"{days}: {total:,} offsets delivered, {again:,} of them again{rejects}"
+    return f"{days}: {total:,} offsets delivered, {redelivered:,} of them again{rejects}"
 
 
 def _members(report: Report) -> ReportTable:

@@ -80,10 +80,10 @@ class WrittenOffsets:
 class ShareAcquirer:
     """Source of the batches of one stream. Thread-safe."""
 
-    def __init__(self, member: ShareMember, most: int, timeout_s: float) -> None:
-        """`most`: offsets in one batch. `timeout_s`: time without progress before Unavailable."""
+    def __init__(self, member: ShareMember, offsets_max: int, timeout_s: float) -> None:
+        """`offsets_max`: offsets in one batch. `timeout_s`: time without progress before Unavailable."""
         self.totals = Totals()
-        self._member, self._most, self._timeout_s = member, most, timeout_s
+        self._member, self._offsets_max, self._timeout_s = member, offsets_max, timeout_s
         self._lock = threading.Lock()
         self._current: _AcquiredBatch | None = None
         """Batch that is acquired and not acknowledged."""
@@ -162,9 +162,9 @@ class ShareAcquirer:
         empty_at = deadline.now() + self._wait_s
         for _ in range(ROUNDS_MAX):
             count = count_of(span for _, span in tokens)
-            if count >= self._most or len(tokens) >= TOKENS_MAX:
+            if count >= self._offsets_max or len(tokens) >= TOKENS_MAX:
                 break
-            fetched = self._member.fetch(self._most - count, 0.0 if acquired else WAIT_S)
+            fetched = self._member.fetch(self._offsets_max - count, 0.0 if acquired else WAIT_S)
             if not fetched.acquired:
                 if acquired or self._is_empty(fetched, deadline, empty_at):
                     break
@@ -194,13 +194,13 @@ class ShareAcquirer:
 
     def _fresh(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
         """Acknowledge those that were written already."""
-        fresh, again = [], []
+        fresh, written_before = [], []
         for each in acquired:
             written, remaining = self._written.parts(each)
-            again += [each._replace(span=span) for span in written]
+            written_before += [each._replace(span=span) for span in written]
             fresh += [each._replace(span=span) for span in remaining]
-        if again:
-            done = _not_refused(again, self._member.accept(again))
+        if written_before:
+            done = _not_refused(written_before, self._member.accept(written_before))
             for each in done:
                 self._written.forget(each)
             self._count(redelivered=count_of(each.span for each in done))

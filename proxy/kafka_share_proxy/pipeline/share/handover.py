@@ -102,7 +102,7 @@ class HandoverClient:
         self._socket: socket.socket | None = None
 
     def acquire(self, after: int) -> ShareOffset | None:
-        """None if no records are available. Raises HandoverFailed."""
+        """Acquire a batch. Return None if no records are available. Raises HandoverFailed."""
         offset = self._query({"ask": "acquire", "after": after})["offset"]
         return None if offset is None else read_written_share(offset)
 

@@ -75,7 +75,7 @@ def _writer(lake: Lake, stream_id: str, files_of: Callable[[int, Mapping[TopicPa
 
 
 def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int | None) -> str:
-    """`lag` is in offsets, None if unknown."""
+    """Return the report about one batch. `lag`: in offsets, None if unknown."""
     seconds = report["batchDuration"] / 1000
     return (
         f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, "

@@ -102,7 +102,7 @@ class LockSession:
         self._session = ShareSession(node)
         self._connection: BlockingConnection | None = None
         self._held: dict[TopicPartition, list[OffsetSpan]] = {}
-        """As they were acquired."""
+        """Acquired offsets, one span for each acquisition."""
         self._lock_s = 0.0
         self._renew_at = math.inf
         self._is_over = self._is_warned = False
@@ -120,17 +120,17 @@ class LockSession:
 
     # Fetching
 
-    def fetch(self, readable: Mapping[TopicPartition, bytes], most: int, wait_s: float) -> Fetched:
+    def fetch(self, readable: Mapping[TopicPartition, bytes], count_max: int, wait_s: float) -> Fetched:
         """Acquire offsets.
 
-        `most` limits their number, except that the last batch is acquired as a whole. `wait_s` is shortened while locks
+        `count_max` limits their number, except that the last batch is acquired whole. `wait_s` is shortened while locks
         are held. Raises ReadRefused, LoginRefused, and RemoteProtocolError if the broker does not support share groups.
         """
         with self._condition:
             if self._is_over:
                 return Fetched([], [f"the share session with node {self._session.node_id} has ended"])
             try:
-                return self._fetched(dict(readable), most, wait_s)
+                return self._fetched(dict(readable), count_max, wait_s)
             except (UpstreamLost, TryAgain) as error:
                 self._end(str(error))
                 return Fetched([], [str(error)])
@@ -138,12 +138,12 @@ class LockSession:
                 self._end(str(error))
                 raise
 
-    def _fetched(self, readable: dict[TopicPartition, bytes], most: int, wait_s: float) -> Fetched:
+    def _fetched(self, readable: dict[TopicPartition, bytes], limit: int, wait_s: float) -> Fetched:
         connection = self._connected()
         version = connection.version(ApiKey.SHARE_FETCH, SHARE_MOST)
         self._session.can_renew = version >= RENEWS_SINCE
         limits = ShareConsumerOptions(
-            group_id=self._name.group, max_poll_records=most, held_records_max=most, fetch_max_bytes=self._fetch_bytes
+            group_id=self._name.group, max_poll_records=limit, held_records_max=limit, fetch_max_bytes=self._fetch_bytes
         )
         wait_s = min(wait_s, FETCH_WAIT * self._lock_s) if self._held else wait_s
         request = ShareMessages(limits, self._name.member_id).fetch(self._session, readable, {}, wait_s)

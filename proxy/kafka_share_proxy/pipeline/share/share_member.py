@@ -69,11 +69,11 @@ class ShareMember:
     def renewals(self) -> int:
         return self._ended_renewals + sum(session.renewals for session in self._sessions.values())
 
-    def fetch(self, most: int, wait_s: float) -> Fetched:
+    def fetch(self, offsets_max: int, wait_s: float) -> Fetched:
         """Acquire offsets at all leaders.
 
-        `most` limits their number; each node may exceed its share by a batch. Raises ProxyError. A session that failed
-        has released its locks.
+        `offsets_max` limits their number; each node may exceed its share by a batch. Raises ProxyError. A session that
+        failed has released its locks.
         """
         if self._membership.failed is not None:
             raise self._membership.failed
@@ -83,9 +83,9 @@ class ShareMember:
             self._cluster.forget()
             return Fetched([], [str(error)])
         self._prune(by_node)
-        share = max(1, most // max(1, len(by_node)))
+        share = max(1, offsets_max // max(1, len(by_node)))
         fetches = [
-            partial(self._sessions[node].fetch, readable=partitions, most=share, wait_s=wait_s)
+            partial(self._sessions[node].fetch, readable=partitions, count_max=share, wait_s=wait_s)
             for node, partitions in by_node.items()
         ]
         fetched = self._in_parallel(fetches)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 
-from kafka_share_proxy.consumer.share.share_membership import FIRST_AGAIN_S, JOIN_EPOCH, LEAVE_EPOCH, UNKNOWN
+from kafka_share_proxy.consumer.share.share_membership import FIRST_RETRY_S, JOIN_EPOCH, LEAVE_EPOCH, REJOIN_CODES
 from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain, checked
 from kafka_share_proxy.pipeline.share.share_locks import ShareMemberName
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
@@ -26,7 +26,7 @@ class NoShareGroups(ProxyError):
 
 
 class BlockingShareMembership:
-    """Any thread may read `assigned` and `failed`."""
+    """Membership that sends heartbeats in a thread. Any thread may read `assigned` and `failed`."""
 
     def __init__(self, options: ShareSourceOptions) -> None:
         self.name = ShareMemberName(options.group, str(uuid.uuid4()))
@@ -37,7 +37,7 @@ class BlockingShareMembership:
         self._topics = options.source.topics
         self._cluster = BlockingClusterClient(options.source)
         self._epoch = JOIN_EPOCH
-        self._pause_s, self._query_again_s = FIRST_AGAIN_S, FIRST_AGAIN_S
+        self._pause_s, self._retry_s = FIRST_RETRY_S, FIRST_RETRY_S
         self._pending: dict[bytes, list[int]] | None = None
         """Assignment with unknown topic names."""
         self._ended, self._first = threading.Event(), threading.Event()
@@ -78,7 +78,7 @@ class BlockingShareMembership:
     def _beat(self) -> None:
         """Raises TryAgain, UpstreamLost, and errors that a retry cannot change."""
         response = self._send_heartbeat(self._epoch)
-        if response.error_code in UNKNOWN and self._epoch != JOIN_EPOCH:
+        if response.error_code in REJOIN_CODES and self._epoch != JOIN_EPOCH:
             self._epoch = JOIN_EPOCH
             raise TryAgain(f"group {self.name.group} no longer knows this member")
         checked(response.error_code, f"group {self.name.group}: {response.error_message or 'no reason was given'}")
@@ -90,7 +90,7 @@ class BlockingShareMembership:
             }
         self._name_topics()
         if self._pending is not None or not self.assigned:
-            self._pause_s, self._query_again_s = min(self._pause_s, self._query_again_s), self._query_again_s * 2
+            self._pause_s, self._retry_s = min(self._pause_s, self._retry_s), self._retry_s * 2
 
     def _send_heartbeat(self, epoch: int) -> messages.ShareGroupHeartbeatResponse:
         connection = self._cluster.coordinator(self.name.group)

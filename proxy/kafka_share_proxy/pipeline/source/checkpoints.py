@@ -16,7 +16,7 @@ ROWS_PER_FILE = 50_000
 
 
 def stored_offset(files: Files, checkpoint: str, number: int) -> Mapping[str, Any] | None:
-    """None if the checkpoint does not contain it."""
+    """Return the stored offset of a batch, or None if the checkpoint does not contain it."""
     path = f"{checkpoint.rstrip('/')}/offsets/{number}"
     if not files.exists(path):
         return None

@@ -51,7 +51,7 @@ def key_filter(low: int, high: int, keys: tuple[bytes, ...] = ()) -> bytes | Non
 
 
 def scanned_to(entry: messages.FetchResponse.PartitionData) -> int | None:
-    """None if the server did not apply the KeyFilter."""
+    """Return the offset up to which the KeyFilter was applied, or None if the server did not apply it."""
     for tag, content in entry.unknown_tags:
         if tag == KEY_FILTER_TAG:
             return registry.codec_of(messages.KeyFilterApplied, 0).decode(bytes(content)).scanned_to

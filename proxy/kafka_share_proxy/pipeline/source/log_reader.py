@@ -117,7 +117,7 @@ class LogReader:
     # One response
 
     def _fetched(self, cluster: BlockingClusterClient, position: int, end: int) -> _Response | None:
-        """None if the offset is out of range."""
+        """Return the next response, or None if the offset is out of range."""
         connection = self._in_flight
         if connection is None:
             connection = cluster.leader(self._split.topic_partition, self._split.topic_id)

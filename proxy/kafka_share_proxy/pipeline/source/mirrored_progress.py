@@ -17,7 +17,7 @@ PAUSE_S = 10.0
 
 
 class MirroredProgress:
-    """A failed commit is logged once and retried."""
+    """Commits of a stream's progress to a consumer group. A failed commit is logged once and retried."""
 
     def __init__(
         self,

@@ -191,8 +191,8 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         return written(starting, planned.topic_ids())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        offsets_max = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if offsets_max is None else ReadMaxRows(offsets_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the end of the next batch. All batches before `start` are in Spark's commit log."""
@@ -220,9 +220,9 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
                 partition: min(end, self._target.get(partition, start_offsets[partition]))
                 for partition, end in latest.items()
             }
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         unlisted_offsets = {partition: offset for partition, offset in start_offsets.items() if partition not in latest}
-        return written(admitted(start_offsets, latest, most) | unlisted_offsets, planned.topic_ids())
+        return written(admitted(start_offsets, latest, offsets_max) | unlisted_offsets, planned.topic_ids())
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         planned = self._planned()

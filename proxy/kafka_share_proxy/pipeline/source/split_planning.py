@@ -31,14 +31,14 @@ class PlannedRead:
 
     def partitions(self) -> list[TopicPartition]:
         topics = self._cluster.topics(self._options.topics)
-        there = [TopicPartition(name, each) for name, topic in topics.items() for each in sorted(topic.leaders)]
+        existing = [TopicPartition(name, each) for name, topic in topics.items() for each in sorted(topic.leaders)]
         requested = self._options.assigned or tuple(
             dict.fromkeys(partition for partition, _ in self._options.offset_ranges)
         )
-        missing = set(requested) - set(there)
+        missing = set(requested) - set(existing)
         if missing:
             raise ReadRefused(f"{', '.join(map(str, sorted(missing)))}: no such partition")
-        return list(requested or there)
+        return list(requested or existing)
 
     def topic_ids(self) -> dict[str, bytes]:
         return {name: topic.topic_id for name, topic in self._cluster.known_topics(self._options.topics).items()}

@@ -69,7 +69,7 @@ def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str
 
 
 def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -> KeptStart:
-    """At the first start, resolve and store it before anything is read.
+    """Return the start offsets of a stream. The first start resolves and stores them before anything is read.
 
     Raises BadOption if the checkpoint belongs to another topic, and ProxyError if the offsets could not be read.
     """

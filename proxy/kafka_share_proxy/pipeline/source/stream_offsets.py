@@ -61,19 +61,19 @@ def read_written(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 
 def admitted(
-    start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int | None
+    start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], offsets_max: int | None
 ) -> dict[TopicPartition, int]:
-    """Share `most` offsets in proportion to the lag of each partition.
+    """Share `offsets_max` offsets in proportion to the lag of each partition.
 
     A partition with a lag gets at least one, so that none starves. No offset decreases.
     """
     lags = {partition: max(0, end - start.get(partition, end)) for partition, end in latest.items()}
     total = sum(lags.values())
     base = {partition: start.get(partition, end) for partition, end in latest.items()}
-    if most is None or total <= most:
+    if offsets_max is None or total <= offsets_max:
         return {partition: base[partition] + lag for partition, lag in lags.items()}
-    shares = {partition: lag * most // total for partition, lag in lags.items()}
-    remaining = most - sum(shares.values())
+    shares = {partition: lag * offsets_max // total for partition, lag in lags.items()}
+    remaining = offsets_max - sum(shares.values())
     for partition in sorted(lags, key=lambda each: (shares[each], -lags[each])):
         if remaining and shares[partition] < lags[partition]:
             shares[partition] += 1

@@ -73,7 +73,7 @@ class Files:
         self._system(path).mkdirs(self._path(path))
 
     def local(self, path: str) -> str | None:
-        """None unless the file system is local or mounted."""
+        """Return the local path of a file, or None if its file system is neither local nor mounted."""
         system = self._system(path)
         if system.getUri().getScheme() != "file":
             return None

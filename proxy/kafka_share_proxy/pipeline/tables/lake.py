@@ -95,7 +95,7 @@ class Lake:
         return self._spark.read.schema(frame.schema).parquet(path)
 
     def local_staging(self, name: str) -> str | None:
-        """None if no local path leads to the lake."""
+        """Return the local path of a staging folder, or None if the lake has no local path."""
         local = self._files.local(self._staging(name))
         if local is not None:
             self._files.make(local)

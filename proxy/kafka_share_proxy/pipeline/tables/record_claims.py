@@ -54,7 +54,7 @@ class Claim(NamedTuple):
         return {partition.topic for partition in self.starts}
 
     def start(self, partition: TopicPartition, topic_id: bytes | None) -> int | None:
-        """None if the stream does not load the partition.
+        """Return the offset from which a stream loads a partition, or None if it does not load it.
 
         An unknown id (None) counts as that of the same topic.
         """

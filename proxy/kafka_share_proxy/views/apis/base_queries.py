@@ -118,8 +118,8 @@ async def respond_from_bases(
     )
     entry_of = await by_query(call.work, responses, wording.entries)
 
-    def entry(of: tuple[tuple[int, object], QueryOrError]) -> E:
-        (partition, _), query = of
+    def entry(requested_partition: tuple[tuple[int, object], QueryOrError]) -> E:
+        (partition, _), query = requested_partition
         source = entry_of.get(query) if isinstance(query, Query) else query
         return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
 

@@ -57,8 +57,8 @@ async def _describe(
         await work.step()
     begin = request.cursor.topic_name if request.cursor is not None else ""
     end = response.next_cursor.topic_name if response.next_cursor is not None else None
-    here = await work.select(lambda topic: topic >= begin and (end is None or topic < end), sorted(local))
-    response.topics = [*await work.map(lambda topic: local[topic], here), *response.topics]
+    local_topics = await work.select(lambda topic: topic >= begin and (end is None or topic < end), sorted(local))
+    response.topics = [*await work.map(lambda topic: local[topic], local_topics), *response.topics]
     return response
 
 

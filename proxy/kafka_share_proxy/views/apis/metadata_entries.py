@@ -30,16 +30,16 @@ async def metadata_entry(work: Work, outcome: ViewOutcome) -> TopicEntry:
         entry.topic_id = outcome.view.topic_id
         entry.topic_authorized_operations = outcome.view.topic_authorized_operations
     await work.step()
-    for index, of in _partitions(outcome):
+    for index, base in _partitions(outcome):
         entry.partitions.append(
             message.MetadataResponsePartition(
-                error_code=of.error_code,
+                error_code=base.error_code,
                 partition_index=index,
-                leader_id=of.leader_id,
-                leader_epoch=of.leader_epoch,
-                replica_nodes=of.replica_nodes,
-                isr_nodes=of.isr_nodes,
-                offline_replicas=of.offline_replicas,
+                leader_id=base.leader_id,
+                leader_epoch=base.leader_epoch,
+                replica_nodes=base.replica_nodes,
+                isr_nodes=base.isr_nodes,
+                offline_replicas=base.offline_replicas,
             )
         )
         await work.step()
@@ -54,18 +54,18 @@ def refused_entry(topic: str, code: ErrorCode) -> TopicEntry:
 
 def describe_as_base(entry: DescribedTopic, outcome: ViewOutcome) -> None:
     """Replace partition data in a view's entry by that of the base."""
-    leads = dict(_partitions(outcome))
+    bases = dict(_partitions(outcome))
     entry.is_internal = False
-    entry.partitions = [each for each in entry.partitions or () if each.partition_index in leads]
+    entry.partitions = [each for each in entry.partitions or () if each.partition_index in bases]
     for partition in entry.partitions:
-        _show_base(partition, leads[partition.partition_index])
+        _show_base(partition, bases[partition.partition_index])
 
 
-def _show_base(partition: _DescribedPartition, of: _Partition) -> None:
-    partition.error_code = of.error_code
-    partition.leader_id, partition.leader_epoch = of.leader_id, of.leader_epoch
-    partition.replica_nodes, partition.isr_nodes = of.replica_nodes, of.isr_nodes
-    partition.offline_replicas = of.offline_replicas
+def _show_base(partition: _DescribedPartition, base: _Partition) -> None:
+    partition.error_code = base.error_code
+    partition.leader_id, partition.leader_epoch = base.leader_id, base.leader_epoch
+    partition.replica_nodes, partition.isr_nodes = base.replica_nodes, base.isr_nodes
+    partition.offline_replicas = base.offline_replicas
     # Metadata has neither list. Empty ones, as in a broker's entry of any topic: Java's admin client does not expect
     # null.
     partition.eligible_leader_replicas, partition.last_known_elr = [], []
@@ -78,9 +78,9 @@ async def description(work: Work, outcome: ViewOutcome) -> DescribedTopic:
         entry.topic_authorized_operations = outcome.view.topic_authorized_operations
     entry.is_internal = False
     await work.step()
-    for index, of in _partitions(outcome):
+    for index, base in _partitions(outcome):
         partition = message.DescribeTopicPartitionsResponsePartition(partition_index=index)
-        _show_base(partition, of)
+        _show_base(partition, base)
         entry.partitions.append(partition)
         await work.step()
     return entry
@@ -101,6 +101,6 @@ def _partitions(outcome: ViewOutcome) -> Iterator[tuple[int, _Partition]]:
         return
     by_index: Mapping[int, _Partition] = {each.partition_index: each for each in outcome.base.partitions or ()}
     for index in range(view.partitions):
-        of = by_index.get(view.place(index)[0])
-        if of is not None:
-            yield index, of
+        base = by_index.get(view.place(index)[0])
+        if base is not None:
+            yield index, base

@@ -97,7 +97,7 @@ class ViewCatalog:
         return len(self._views)
 
     def learn(self, view: View) -> None:
-        """An earlier topic of the same name is forgotten."""
+        """Add a view. An earlier topic of the same name is forgotten."""
         before = self._by_name.get(view.name.topic)
         if before is not None and before.topic_id != view.topic_id:
             del self._views[before.topic_id]

@@ -57,7 +57,7 @@ def is_view(topic: str | None) -> bool:
 
 
 def parse(topic: str, slots_max: int = SLOTS_MAX) -> ViewName | None:
-    """None if it is not a view's. Raises BadViewName."""
+    """Parse a topic name. Return None if it is not a view's. Raises BadViewName."""
     if not topic.startswith(PREFIX):
         return None
     if len(topic) > TOPIC_MAX:

@@ -189,7 +189,7 @@ class SlotScan:
 
     @property
     def cut_last_part_to(self) -> int | None:
-        """None if the last part stays unchanged."""
+        """Offset at which the last part is cut. None if it stays unchanged."""
         overlaps = bool(self.parts) and self._covered == self._last_kept < self._last_part_end
         return self._last_kept if overlaps and self.gap is not None else None
 
@@ -320,7 +320,7 @@ class FetchScan:
             self._matched_bytes += slot.bytes - before
 
     def step(self, now: float) -> NextRead | None:
-        """None if the response is due."""
+        """Return the next reads, or None if the response is due."""
         if self._is_refused or now >= self.deadline or self.is_spent or self.room <= 0:
             return self._unreported()
         if self.matched >= self._min_bytes:

@@ -88,9 +88,9 @@ def skip_tags(buffer: Any, position: int, end: int) -> int:
     return position
 
 
-def check_count(part: str, count: int, most: int, size: int, remaining: int) -> None:
-    """Raise RemoteProtocolError if a count exceeds `most`, or the remaining bytes."""
-    if count > most or count * size > remaining:
+def check_count(part: str, count: int, count_max: int, size: int, remaining: int) -> None:
+    """Raise RemoteProtocolError if a count exceeds `count_max`, or the remaining bytes."""
+    if count > count_max or count * size > remaining:
         raise refusal(part, count, remaining)
 
 

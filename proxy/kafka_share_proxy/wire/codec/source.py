@@ -109,8 +109,8 @@ class Source:
         return sorted(tagged, key=lambda field: field.tag)
 
     def absent_fields(self, struct: StructSpec) -> list[FieldSpec]:
-        here = {f.name for f in (*self.plain_fields(struct), *self.tagged_fields(struct))}
-        return [f for f in struct.fields if f.name not in here]
+        present = {f.name for f in (*self.plain_fields(struct), *self.tagged_fields(struct))}
+        return [f for f in struct.fields if f.name not in present]
 
     def min_size(self, struct: StructSpec) -> int:
         """Return the minimum size of such a structure in bytes; at least 1, so that counts stay bounded."""

@@ -229,7 +229,7 @@ class _Walker(Skipper):
         self.line(f"found.append(Endpoint({self.node}, start, p, host, port, ({sizes})))")
 
     def fixed_size(self, field: FieldSpec) -> int | None:
-        """None for a field with an address."""
+        """Return the size of a field, or None if it contains an address."""
         return None if field.struct is not None and self.carries(field.struct) else super().fixed_size(field)
 
     def some_tags(self, t: str, struct_: StructSpec) -> None:

@@ -47,14 +47,14 @@ class _Response:
     def run(self, run: BatchTable) -> tuple[FetchedRecords | None, RemoteProtocolError | None]:
         """Parse adjacent uncompressed batches. The first result is None if all end below the position."""
         first, last = run[0], run[-1]
-        positions, behind, wrong = record_runs.find_run(self.data, first.position, last.end, check_crcs=self.check_crcs)
-        good = len(run) if wrong is None else bisect_left(run, behind, key=attrgetter("position"))
+        positions, end, error = record_runs.find_run(self.data, first.position, last.end, check_crcs=self.check_crcs)
+        good = len(run) if error is None else bisect_left(run, end, key=attrgetter("position"))
         if good == 0 or run[good - 1].last_offset < self.position:
-            return None, wrong
-        return self._fetched(LazyRecords(self.data, positions, first.timestamp_type), run[good - 1]), wrong
+            return None, error
+        return self._fetched(LazyRecords(self.data, positions, first.timestamp_type), run[good - 1]), error
 
     def single(self, batch: Batch, fate: int) -> FetchedRecords | None:
-        """None if the batch ends below the position. Raises RemoteProtocolError or CodecMissing."""
+        """Return the batch, or None if it ends below the position. Raises RemoteProtocolError or CodecMissing."""
         if fate == KEPT and batch.magic == 2 and batch.last_offset >= self.position:
             payload = records.open_batch(
                 self.data, batch.position, batch.end, self._open_payload, check_crcs=self.check_crcs
@@ -106,7 +106,7 @@ def fetched_records(
     Raises RemoteProtocolError if a batch or record is invalid, or the bytes contain no complete batch, or CodecMissing.
     """
     response = _Response(memoryview(data), position, check_crcs, decompressed_max)
-    table, wrong = _whole_batches(data)
+    table, error = _whole_batches(data)
     for fate, begin, end in _runs(table, table.fates(aborted)):
         if fate is None:
             fetched, fault = response.run(table[begin:end])
@@ -116,8 +116,8 @@ def fetched_records(
             yield fetched
         if fault is not None:
             raise fault
-    if wrong is not None:
-        raise wrong
+    if error is not None:
+        raise error
     if len(data) and not len(table):
         raise RemoteProtocolError(f"{len(data)} bytes of records for offset {position} without one whole batch")
 

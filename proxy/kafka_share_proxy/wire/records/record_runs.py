@@ -23,8 +23,8 @@ def find_run(
 
     All batches are uncompressed, of magic 2, and have the same timestamp type. At most 2 GiB of `data` are used.
     """
-    columns, behind, wrong = _find_run(data, start, end, check_crcs)
-    return RecordPositions(columns), behind, None if wrong is None else RemoteProtocolError(wrong)
+    columns, run_end, reason = _find_run(data, start, end, check_crcs)
+    return RecordPositions(columns), run_end, None if reason is None else RemoteProtocolError(reason)
 
 
 def _python_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tuple[bytes, int, str | None]:
@@ -32,7 +32,7 @@ def _python_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tu
         raise ValueError("no such range of bytes, or more than 2 GiB")
     view = memoryview(data)[:end]
     columns = [array(code) for code in COLUMNS]
-    wrong = None
+    reason = None
     try:
         for header in records.iter_batches(view, start):
             batch = view[start : header.end]
@@ -43,10 +43,10 @@ def _python_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tu
             _append(columns, records.find_records(batch, header)[1], start + HEADER.size)
             start = header.end
     except RemoteProtocolError as error:
-        wrong = str(error)
-    if wrong is None and start < end:
-        wrong = f"there is no uncompressed record batch at byte {start}"
-    return b"".join([column.tobytes() for column in columns]), start, wrong
+        reason = str(error)
+    if reason is None and start < end:
+        reason = f"there is no uncompressed record batch at byte {start}"
+    return b"".join([column.tobytes() for column in columns]), start, reason
 
 
 def _append(columns: list[array[int]], positions: RecordPositions, shift: int) -> None:

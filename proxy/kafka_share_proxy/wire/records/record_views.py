@@ -86,8 +86,8 @@ class LazyRecords(Sequence[Record]):
         runs, offsets, begin = [], self.positions.offsets, 0
         for first, last in ranges:
             end = bisect_left(offsets, first, begin)
-            behind = bisect_right(offsets, last, end)
-            if behind > end > begin:
+            after = bisect_right(offsets, last, end)
+            if after > end > begin:
                 runs.append(self[begin:end])
-            begin = behind if behind > end else begin
+            begin = after if after > end else begin
         return [*runs, self[begin:]] if begin < len(self) else runs

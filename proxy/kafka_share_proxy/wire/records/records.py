@@ -144,7 +144,7 @@ class BatchHeader(BatchFacts):
 
 
 class Record(NamedTuple):
-    """In a batch being built, an `offset` of -1 is replaced by the base offset plus the record's index."""
+    """Record of a batch. An `offset` of -1 is replaced by the base offset plus the index when a batch is built."""
 
     key: bytes | None = None
     value: bytes | None = None

@@ -63,19 +63,11 @@ class ClusterMetadata:
         self._names: dict[bytes, str] = {}
         self._stale: set[str] = set()
 
-    def fold(self, metadata: messages.MetadataResponse, now: float, *, all_topics: bool = False) -> frozenset[str]:
-        """Return the names of topics that changed or were deleted.
-
-        `all_topics`: others are forgotten. Only for a principal that may see every topic.
-        """
+    def fold(self, metadata: messages.MetadataResponse, now: float) -> None:
+        """Merge a response. Topics that it does not list stay."""
         self._fold_brokers(metadata)
-        changed = {name for topic in metadata.topics or () if (name := self._fold_topic(topic, now)) is not None}
-        if all_topics:
-            listed = {topic.name for topic in metadata.topics or ()}
-            for name in [name for name in self._topics if name not in listed]:
-                self._drop(name)
-                changed.add(name)
-        return frozenset(changed)
+        for topic in metadata.topics or ():
+            self._fold_topic(topic, now)
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -130,36 +122,27 @@ class ClusterMetadata:
         }
         self._nodes = {broker.address: broker.node_id for broker in self._brokers.values()}
 
-    def _fold_topic(self, response: messages.MetadataResponse.MetadataResponseTopic, now: float) -> str | None:
-        """Return the topic's name if it changed or was deleted."""
+    def _fold_topic(self, response: messages.MetadataResponse.MetadataResponseTopic, now: float) -> None:
         if response.error_code in _ABSENT_CODES:
-            name = response.name if response.name is not None else self._names.get(response.topic_id)
-            return name if name is not None and self._drop(name) else None
+            self._drop(self._names.get(response.topic_id, "") if response.name is None else response.name)
         if response.error_code != ErrorCode.NONE or response.name is None:
-            return None
+            return
         before = self._topics.get(response.name)
         leaders = _leaders(response.partitions or ())
-        if before is not None and before.topic_id == response.topic_id:
-            leaders = _never_back(before.leaders, leaders)
-        topic = Topic(response.name, response.topic_id, leaders, response.is_internal, now)
-        self._store(before, topic)
-        same = before is not None and (before.topic_id, before.leaders) == (topic.topic_id, topic.leaders)
-        return None if same else topic.name
-
-    def _store(self, before: Topic | None, topic: Topic) -> None:
         if before is not None:
             self._names.pop(before.topic_id, None)
-        self._topics[topic.name] = topic
-        if topic.topic_id != ZERO_UUID:
-            self._names[topic.topic_id] = topic.name
-        self._stale.discard(topic.name)
+            if before.topic_id == response.topic_id:
+                leaders = _never_back(before.leaders, leaders)
+        self._stale.discard(response.name)
+        self._topics[response.name] = Topic(response.name, response.topic_id, leaders, response.is_internal, now)
+        if response.topic_id != ZERO_UUID:
+            self._names[response.topic_id] = response.name
 
-    def _drop(self, name: str) -> bool:
+    def _drop(self, name: str) -> None:
         topic = self._topics.pop(name, None)
         self._stale.discard(name)
         if topic is not None:
             self._names.pop(topic.topic_id, None)
-        return topic is not None
 
 
 def _leaders(partitions: Iterable[messages.MetadataResponse.MetadataResponsePartition]) -> tuple[Leader, ...]:

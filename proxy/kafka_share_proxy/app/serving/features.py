@@ -36,8 +36,8 @@ def decisive_topics(kinds: Kinds = FEATURES) -> list[str]:
     return [topic for kind in kinds for topic in kind.decisive_topics]
 
 
-def checks(config: Config, kinds: Kinds = FEATURES) -> tuple[FeatureCheck, ...]:
-    candidates = (kind.check(_settings(config, kind)) for kind in kinds)
+def checks(config: Config) -> tuple[FeatureCheck, ...]:
+    candidates = (kind.check(_settings(config, kind)) for kind in FEATURES)
     return tuple(check for check in candidates if check is not None)
 
 

@@ -97,7 +97,6 @@ def case_for_each(
     *,
     needs: Sequence[str] = (),
     differs: Mapping[str, Mapping[str, str]] | None = None,
-    limit_s: float = LIMIT_S,
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
     """Declare one case for each row: the name of a row replaces {name} in the id and its values {0}, {1} ... in the
     docstring and in `needs`; the body receives the values after the run. `differs` is by the name of the row.
@@ -114,7 +113,6 @@ def case_for_each(
                     _with_values(body, values),
                     tuple(need.format(*values, name=name) for need in needs),
                     (differs or {}).get(name, {}),
-                    limit_s,
                 )
             )
         return body

@@ -96,9 +96,9 @@ async def stable_member(run: CaseRun, instance_id: str | None = None) -> Classic
     return member
 
 
-async def second_member(run: CaseRun, first: ClassicGroupClient, instance_id: str | None = None) -> ClassicGroupClient:
+async def second_member(run: CaseRun, first: ClassicGroupClient) -> ClassicGroupClient:
     """Let a second member join, and the first again; return the second. Both have joined, none has an assignment."""
-    second = await classic_member(run, first.group, instance_id)
+    second = await classic_member(run, first.group)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(second.join)
         await run.until(lambda: _is_rebalancing(first), "a rebalance")

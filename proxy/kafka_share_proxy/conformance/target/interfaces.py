@@ -25,7 +25,6 @@ class ClientPeer:
     """Node that it is connected to."""
     host: str
     """Client's address."""
-    principal: str = "User:ANONYMOUS"
     software: tuple[str, str] = ("", "")
     """Name and version of the client's library (ApiVersions v3)."""
     on_close: list[Callable[[], None]] = field(default_factory=list)

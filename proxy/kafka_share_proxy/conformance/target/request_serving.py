@@ -127,9 +127,7 @@ class ServedConnection:
             self._raw_tokens = header.version == 0 and response.error_code == ErrorCode.NONE
             return response
         if header.key == ApiKey.SASL_AUTHENTICATE:
-            authenticated = self._authentication.authenticate(request)
-            self._peer.principal = f"User:{self._authentication.user or 'ANONYMOUS'}"
-            return authenticated
+            return self._authentication.authenticate(request)
         call = TargetCall(self._served.cluster, self._peer, header, request)
         return await self._served.handlers[header.key](call)
 
@@ -157,7 +155,6 @@ class ServedConnection:
         response = self._authentication.token_response(frame)
         if response is None:
             return CLOSED
-        self._peer.principal = f"User:{self._authentication.user or 'ANONYMOUS'}"
         return Outgoing(len(response).to_bytes(4, "big") + response)
 
     def _refuse(self, key: int, version: int, correlation_id: int, frame: bytes, reason: str) -> bool:

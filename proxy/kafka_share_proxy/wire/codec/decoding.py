@@ -15,7 +15,7 @@ from struct import calcsize
 from typing import Any
 
 from kafka_share_proxy.wire.codec.primitives import ELEMENTS_MAX, STRING_MAX
-from kafka_share_proxy.wire.codec.source import CODES, NUMBERS, Source
+from kafka_share_proxy.wire.codec.source import CODES, NUMBERS, Generator, Source
 from kafka_share_proxy.wire.definitions.message_classes import default_source
 from kafka_share_proxy.wire.definitions.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
 
@@ -37,16 +37,11 @@ def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]], *, 
     return _Decoder(spec, version, classes, in_slices).message()
 
 
-class _Decoder:
+class _Decoder(Generator):
     def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]], in_slices: bool) -> None:
+        super().__init__(spec, version)
         self.in_slices = in_slices
-        self.source = Source(spec, version)
-        self.version = version
-        self.line = self.source.line
-        self.block = self.source.block
-        self.fresh = self.source.fresh
         self.views = has_views(spec)
-        self.spec = spec
         self.run: list[tuple[str, str]] = []
         """Struct codes of unread values, and the targets of their assignment."""
         for name, message_class in classes.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-from kafka_share_proxy.wire.codec.source import CODES, NUMBERS, Source
+from kafka_share_proxy.wire.codec.source import CODES, NUMBERS, Generator, Source
 from kafka_share_proxy.wire.definitions.message_classes import default_source
 from kafka_share_proxy.wire.definitions.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
 
@@ -19,15 +19,10 @@ def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]], *, 
     return _Encoder(spec, version, classes, in_slices).message()
 
 
-class _Encoder:
+class _Encoder(Generator):
     def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]], in_slices: bool) -> None:
+        super().__init__(spec, version)
         self.in_slices = in_slices
-        self.source = Source(spec, version)
-        self.version = version
-        self.line = self.source.line
-        self.block = self.source.block
-        self.fresh = self.source.fresh
-        self.spec = spec
         self.append = "a"
         """Name of the function that accepts parts."""
         self.run: list[tuple[str, str]] = []

@@ -9,23 +9,18 @@ from __future__ import annotations
 from struct import Struct
 
 from kafka_share_proxy.wire.codec.primitives import ELEMENTS_MAX, STRING_MAX
-from kafka_share_proxy.wire.codec.source import CODES, Source
+from kafka_share_proxy.wire.codec.source import CODES, Generator
 from kafka_share_proxy.wire.definitions.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
 
 _READERS = {f"read_{name}": Struct(">" + code).unpack_from for name, code in CODES.items()}
 
 
-class Skipper:
+class Skipper(Generator):
     """Generator of code that skips the fields of one message in one version."""
 
     def __init__(self, spec: MessageSpec, version: int) -> None:
-        self.source = Source(spec, version)
+        super().__init__(spec, version)
         self.source.names.update(_READERS)
-        self.spec = spec
-        self.version = version
-        self.line = self.source.line
-        self.block = self.source.block
-        self.fresh = self.source.fresh
         self.skip = 0
 
     def flush(self) -> None:

@@ -134,3 +134,12 @@ class Source:
         if field.struct is not None and field.is_nullable(self.version):
             return 1
         return self.min_element(field)
+
+
+class Generator:
+    """Base of the generators of code for one message in one version."""
+
+    def __init__(self, spec: MessageSpec, version: int) -> None:
+        self.source = Source(spec, version)
+        self.spec, self.version = spec, version
+        self.line, self.block, self.fresh = self.source.line, self.source.block, self.source.fresh

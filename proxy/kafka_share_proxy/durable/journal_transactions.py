@@ -194,9 +194,11 @@ class JournalTransactions:
         response: messages.MetadataResponse | None,
     ) -> None:
         codes: dict[TopicPartition, ErrorCode] = {}
+        errors: dict[str | None, ErrorCode] = {}
         if len(self._outside) >= LEADERS_MAX:
             self._outside.clear()
         for topic in () if response is None else response.topics or ():
+            errors[topic.name] = ErrorCode.of(topic.error_code)
             for entry in topic.partitions:
                 place = TopicPartition(topic.name or "", entry.partition_index)
                 if entry.leader_id == UNKNOWN_NODE:
@@ -205,12 +207,10 @@ class JournalTransactions:
                     self._outside[place] = entry.leader_id
         if not self._host.is_current(partition, producer):
             return
-        errors = {topic.name: ErrorCode.of(topic.error_code) for topic in (response.topics or () if response else ())}
         missing: list[ErrorCode | None] = []
         for place in producer.transactions.places():
             if place.topic in topics and place not in self._outside:
-                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                code = errors.get(place.topic) or codes.get(place, unknown)
+                code = errors.get(place.topic) or codes.get(place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 missing.append(None if response is None else code)
         self._settle(partition, producer, producer.transactions.located(missing, self._host.now()))
 

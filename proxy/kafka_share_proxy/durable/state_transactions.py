@@ -389,11 +389,11 @@ class StateTransactions:
         current.is_in_doubt = current.is_in_doubt or follows is Follows.START_AGAIN
         if current.step is TransactionStep.WRITING and code is not None:
             waited = now - part.attempts.since
-            if follows in (Follows.NEVER, Follows.TOO_LARGE, Follows.START_AGAIN):
-                return self._give_up(current, code)
-            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and waited >= UNKNOWN_TOPIC_S:
-                return self._give_up(current, code)
-            if follows is Follows.NOT_NOW and waited >= REFUSE_AFTER_S:
+            if (
+                follows in (Follows.NEVER, Follows.TOO_LARGE, Follows.START_AGAIN)
+                or (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and waited >= UNKNOWN_TOPIC_S)
+                or (follows is Follows.NOT_NOW and waited >= REFUSE_AFTER_S)
+            ):
                 return self._give_up(current, code)
         part.attempts.again(now)
         return []

@@ -296,31 +296,37 @@ class FetchRequests:
             for each in topic.partitions if name is not None else ():
                 partition = TopicPartition(name or "", each.partition_index)
                 position = self._positions.get(partition)
-                if position is None or request.context.get(partition) != (position.moves, position.fetch_from):
-                    continue  # position moved or partition reassigned since the request
-                code = ErrorCode.of(each.error_code)
-                position.not_before = now + self._options.retry_backoff_s if code else -math.inf
-                if not code:
-                    position.high_watermark, position.last_stable_offset = each.high_watermark, each.last_stable_offset
-                if self._troubles.is_any and code not in STALE_LEADER:
-                    self._troubles.end(TroubleKind.REQUEST, ("Fetch", partition))
-                if code and position.preferred is not None:
-                    position.preferred = None  # the leader is next
-                elif code in STALE_LEADER:
-                    self._metadata.request_update()
-                    self._troubles.report(
-                        TroubleKind.REQUEST, ("Fetch", partition), f"Fetch of {partition}: {code.name}"
-                    )
-                    leader = LeaderAndEpoch(each.current_leader.leader_id, each.current_leader.leader_epoch)
-                    self._metadata.note_leader(partition, leader)
-                elif code:
-                    events += self._refused(partition, code, now)
-                elif each.preferred_read_replica >= 0:
-                    position.preferred = (each.preferred_read_replica, now + self._options.metadata_max_age_s)
-                elif troubles := self._buffered(partition, position, each, arrived):
-                    position.not_before = now + self._options.retry_backoff_s
-                    events += troubles
+                # Otherwise the position moved, or the partition was reassigned, since the request.
+                if position is not None and request.context.get(partition) == (position.moves, position.fetch_from):
+                    events += self._take_partition(partition, position, each, arrived, now)
         return [FetchArrived(partitions=frozenset(arrived)), *events] if arrived else events
+
+    def _take_partition(
+        self, partition: TopicPartition, position: Position, data: Any, arrived: set[TopicPartition], now: float
+    ) -> list[BackgroundEvent]:
+        code = ErrorCode.of(data.error_code)
+        position.not_before = now + self._options.retry_backoff_s if code else -math.inf
+        if self._troubles.is_any and code not in STALE_LEADER:
+            self._troubles.end(TroubleKind.REQUEST, ("Fetch", partition))
+        if code and position.preferred is not None:
+            position.preferred = None  # the leader is next
+        elif code in STALE_LEADER:
+            self._metadata.request_update()
+            self._troubles.report(TroubleKind.REQUEST, ("Fetch", partition), f"Fetch of {partition}: {code.name}")
+            leader = LeaderAndEpoch(data.current_leader.leader_id, data.current_leader.leader_epoch)
+            self._metadata.note_leader(partition, leader)
+        elif code:
+            return self._refused(partition, code, now)
+        if code:
+            return []
+        position.high_watermark, position.last_stable_offset = data.high_watermark, data.last_stable_offset
+        if data.preferred_read_replica >= 0:
+            position.preferred = (data.preferred_read_replica, now + self._options.metadata_max_age_s)
+            return []
+        troubles = self._buffered(partition, position, data, arrived)
+        if troubles:
+            position.not_before = now + self._options.retry_backoff_s
+        return troubles
 
     def _buffered(
         self, partition: TopicPartition, position: Position, data: Any, arrived: set[TopicPartition]

@@ -39,28 +39,29 @@ def passing(routes: Routes, iterations: Iterations) -> PassingRequests:
     plain: dict[bytes, Route] = {}
     describing: dict[bytes, Route] = {}
     inspected: dict[bytes, Inspect] = {}
-    produce = set()
     for name, route in routes.items():
-        if route.kind is Kind.PRODUCE and route.serve_here is not None:
-            inspected[name] = _shortened(route, inspect_beginning(route.serve_here, AcksMatch(route.version, route)))
-        elif route.kind is Kind.PRODUCE and route.amend is None:
-            inspected[name] = AcksMatch(route.version, route)
-            produce.add(name)
-        elif route.key == ApiKey.API_VERSIONS:
-            if route.kind in (Kind.FORWARD, Kind.RESPONSE) and route.amend is None:
-                describing[name] = route
-        elif route.kind in (Kind.FORWARD, Kind.RESPONSE):
-            if route.amend is None:
-                plain[name] = route
-            else:
-                inspected[name] = _shortened(route, inspect_to_amend(route.amend, route))
-        elif route.kind is Kind.INSPECT and route.serve_here is not None:
-            inspect = inspect_unserved(
-                _noted(route, route.serve_here, iterations), inspect_to_amend(route.amend or _unchanged, route)
-            )
-            inspected[name] = _shortened(route, inspect)
-    first = Passing(plain, inspected, frozenset(produce))
-    return PassingRequests(first, Passing(plain | describing, inspected, first.produce))
+        if route.kind in (Kind.FORWARD, Kind.RESPONSE) and route.amend is None:
+            (describing if route.key == ApiKey.API_VERSIONS else plain)[name] = route
+        elif (inspect := _inspection(route, iterations)) is not None:
+            inspected[name] = inspect
+    produce = frozenset(name for name, inspect in inspected.items() if isinstance(inspect, AcksMatch))
+    return PassingRequests(Passing(plain, inspected, produce), Passing(plain | describing, inspected, produce))
+
+
+def _inspection(route: Route, iterations: Iterations) -> Inspect | None:
+    """Return the inspection after which a request can pass, or None if it never does."""
+    serve_here = route.serve_here
+    match route.kind:
+        case Kind.PRODUCE if serve_here is not None:
+            return _shortened(route, inspect_beginning(serve_here, AcksMatch(route.version, route)))
+        case Kind.PRODUCE if route.amend is None:
+            return AcksMatch(route.version, route)
+        case Kind.FORWARD | Kind.RESPONSE if route.amend is not None and route.key != ApiKey.API_VERSIONS:
+            return _shortened(route, inspect_to_amend(route.amend, route))
+        case Kind.INSPECT if serve_here is not None:
+            noted = _noted(route, serve_here, iterations)
+            return _shortened(route, inspect_unserved(noted, inspect_to_amend(route.amend or _unchanged, route)))
+    return None
 
 
 def _noted(

@@ -80,7 +80,7 @@ def may_need_views(catalog: ViewCatalog) -> EarlyMatch:
 
 
 async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> frames.ResponseFrame | None:
-    refused = await _make_known(call, views)
+    refused = await (_make_ids_known if call.version >= IDS_SINCE else _make_names_known)(call, views)
     requested = _RequestedPartitions(call, views, refused, await _filters(call, views))
     if not requested.is_ours:
         return None
@@ -98,22 +98,26 @@ async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> fram
         fetching.release()
 
 
-async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) -> dict[bytes | str, ErrorCode]:
-    """Return the errors by topic."""
+async def _make_ids_known(call: Call[messages.FetchRequest], views: ViewServices) -> dict[bytes | str, ErrorCode]:
+    """Look up the topic ids, and return the errors by id."""
     topics, catalog = call.message.topics or (), views.catalog
-    if call.version >= IDS_SINCE:
-        ids = {bytes(topic.topic_id) for topic in topics}
-        unknown = [i for i in ids if i != ZERO_UUID and catalog.view(i) is None and not catalog.is_plain(i)]
-        if unknown:
-            await views.keeper.resolve(call.connection, unknown, call.work)
-        outgrown = {
-            view.name.topic
-            for topic in topics
-            if (view := catalog.view(bytes(topic.topic_id))) is not None and _is_outgrown(view, topic)
-        }
-        if outgrown:
-            await views.keeper.ensure(call.connection, outgrown, call.work)
-        return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
+    ids = {bytes(topic.topic_id) for topic in topics}
+    unknown = [i for i in ids if i != ZERO_UUID and catalog.view(i) is None and not catalog.is_plain(i)]
+    if unknown:
+        await views.keeper.resolve(call.connection, unknown, call.work)
+    outgrown = {
+        view.name.topic
+        for topic in topics
+        if (view := catalog.view(bytes(topic.topic_id))) is not None and _is_outgrown(view, topic)
+    }
+    if outgrown:
+        await views.keeper.ensure(call.connection, outgrown, call.work)
+    return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
+
+
+async def _make_names_known(call: Call[messages.FetchRequest], views: ViewServices) -> dict[bytes | str, ErrorCode]:
+    """Create missing views, look up the topics with filters, and return the errors by name."""
+    topics, catalog = call.message.topics or (), views.catalog
     missing = {
         topic.topic for topic in topics if is_view(topic.topic) and _is_outgrown(catalog.by_name(topic.topic), topic)
     }

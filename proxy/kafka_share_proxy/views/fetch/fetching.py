@@ -307,22 +307,23 @@ class ViewFetching:
         under_way = ViewRead.of(self._connection)
         joined: list[tuple[Target, Flight]] = []
         heads: list[PartitionRead] = []
-        for target, position in ((self._by_scan[scan], position) for scan, position in step.positions):
+        for scan, position in step.positions:
+            target = self._by_scan[scan]
             flight = self._joined(target, position, step.wait_s)
             if flight is not None:
                 joined.append((target, flight))
             elif not self._is_known_end(target, position, step.wait_s):
                 heads.append(self._head(target, position))
-        mine = None
+        own = None
         if under_way is None and (heads or step.plains):
             wait_s = min(step.wait_s, PARKED_WAIT_S) if joined else step.wait_s
             wait_s = min(wait_s, HELD_WAIT_S) if self.scan.matched else wait_s
-            mine = self._launch(rotated(heads, self._rotation), step.plains, wait_s)
-        busy = mine or (under_way if heads or step.plains else None)
+            own = self._launch(rotated(heads, self._rotation), step.plains, wait_s)
+        busy = own or (under_way if heads or step.plains else None)
         self._reads.figures.joined += bool(joined)
         await self._first(busy, joined)
-        if mine is not None and mine.done.done:
-            self._absorb_own(mine)
+        if own is not None and own.done.done:
+            self._absorb_own(own)
         for read in dict.fromkeys([under_way, *(flight for _, flight in joined)]):
             if read is not None and read.done.done:
                 self._absorb(read, own=False, here=read is under_way)

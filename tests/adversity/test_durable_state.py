@@ -20,6 +20,7 @@ import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.sharegroups.state.state_records import TOPIC
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.java_tools import command, tool
@@ -184,7 +185,7 @@ def test_settings_and_groups_outlive_the_proxy(w: World, front: Front) -> None:
     crash(front)
     b = again(w, a)
     b.member_epoch = epoch
-    assert b.heartbeat(follow=False).error_code == 25
+    assert b.heartbeat(follow=False).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert b.heartbeat(0, topics=[t.name]).error_code == 0
     assert b.member_epoch > epoch
     b.join([t])
@@ -415,7 +416,7 @@ def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Runn
         elsewhere = World("second", second.bootstrap, w._prefix)
         opened.append(elsewhere)
         there = again(elsewhere, a)
-        assert there.heartbeat(0, topics=[t.name], silent=True).error_code == 15
+        assert there.heartbeat(0, topics=[t.name], silent=True).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert second.send_request("/readyz")[0], "it forwards everything else"
         _tools_at_a_standby(second, a.group)
         assert a.fetch(t).error == 0, "the first goes on"

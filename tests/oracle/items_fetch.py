@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.oracle.items import item
 from tests.support.raw import until
 from tests.support.worlds import ACCEPT, BEFORE_LOCK_S, GAP, REJECT, RELEASE, World
@@ -259,7 +261,7 @@ def bad_member_id(w: World) -> None:
         assert a.fetch(t, epoch=0, member_id=bad).error == 42
         assert a.acknowledge(epoch=1, member_id=bad).error == 42
         a.member_id = bad
-        assert a.heartbeat(0, topics=[t.name]).error_code == 42
+        assert a.heartbeat(0, topics=[t.name]).error_code == ErrorCode.INVALID_REQUEST
 
 
 @item(28)

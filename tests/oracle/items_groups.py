@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.oracle.items import item
 from tests.support.raw import until
 from tests.support.worlds import Member, World
@@ -84,7 +86,7 @@ def leave(w: World) -> None:
     b.heartbeat(0, topics=[t.name], silent=True)
     assert a.heartbeat(-1, follow=False).member_epoch == -1
     _filled(b, {(t.topic_id, 0), (t.topic_id, 1)})
-    assert a.heartbeat(silent=True).error_code == 25
+    assert a.heartbeat(silent=True).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     a.assigned = set()
     assert a.heartbeat(0, topics=[t.name], silent=True).error_code == 0
 
@@ -115,7 +117,7 @@ def session_expired(w: World) -> None:
     t = w.topic()
     a = w.member(w.group(session_ms="6000"), topics=[t])
     time.sleep(7.5)
-    assert a.heartbeat(follow=False).error_code == 25
+    assert a.heartbeat(follow=False).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     a.assigned = set()
     a.join([t])
 
@@ -125,7 +127,7 @@ def epoch_ahead(w: World) -> None:
     """An epoch that is ahead is fenced; epoch 0 then brings the current one and the whole assignment."""
     t = w.topic()
     a = w.member(w.group(), topics=[t])
-    assert a.heartbeat(a.member_epoch + 5, follow=False).error_code == 110
+    assert a.heartbeat(a.member_epoch + 5, follow=False).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     before, a.assigned = a.member_epoch, set()
     response = a.heartbeat(0, topics=[t.name], silent=True)
     assert (response.error_code, response.member_epoch) == (0, before)
@@ -140,7 +142,7 @@ def unknown_member(w: World) -> None:
     assert stranger.heartbeat(5, follow=False, silent=True).error_code == (69 if w.name == "native" else 25)
     g = w.group()
     w.member(g, topics=[t])
-    assert w.member(g, "B").heartbeat(5, follow=False).error_code == 25
+    assert w.member(g, "B").heartbeat(5, follow=False).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @item(63)
@@ -155,8 +157,8 @@ def invalid_heartbeats(w: World) -> None:
         {"epoch": 0, "topics": [t.name], "rack": ""},
     ):
         response = a.heartbeat(follow=False, **wrong)
-        assert response.error_code == 42, wrong
-    assert w.member("", "B").heartbeat(0, topics=[t.name], follow=False).error_code == 42
+        assert response.error_code == ErrorCode.INVALID_REQUEST, wrong
+    assert w.member("", "B").heartbeat(0, topics=[t.name], follow=False).error_code == ErrorCode.INVALID_REQUEST
 
 
 @item(65)
@@ -189,12 +191,12 @@ def other_types_on_a_share_group(w: World) -> None:
     t = w.topic()
     a = w.member(w.group(), topics=[t])
     for _ in ("live", "empty"):
-        assert _join_classic(w, a.group).error_code == 23
+        assert _join_classic(w, a.group).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         beat = _on(
             w, a.group, "ConsumerGroupHeartbeat", 0, group_id=a.group, member_id="", member_epoch=0,
             subscribed_topic_names=[t.name], rebalance_timeout_ms=10_000, topic_partitions=[],
         )  # fmt: skip
-        assert beat.error_code == 69
+        assert beat.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         _refuse_offsets(w, a.group, t.name)
         a.heartbeat(-1, follow=False, silent=True)
 
@@ -224,7 +226,7 @@ def share_group_on_a_classic_one(w: World) -> None:
     t = w.topic()
     live, offsets = w.group("live", start=None), w.group("offsets", start=None)
     first = _join_classic(w, live)
-    assert first.error_code == 79
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert _join_classic(w, live, first.member_id).error_code == 0
     part = {"partition_index": 0, "committed_offset": 3}
     committed = _on(
@@ -233,7 +235,7 @@ def share_group_on_a_classic_one(w: World) -> None:
     )  # fmt: skip
     assert committed.topics[0].partitions[0].error_code == 0
     for group in (live, offsets):
-        assert w.member(group).heartbeat(0, topics=[t.name], follow=False).error_code == 69
+        assert w.member(group).heartbeat(0, topics=[t.name], follow=False).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 @item(67)
@@ -288,7 +290,7 @@ def delete(w: World) -> None:
     assert _delete(w, a.group) == 68
     a.heartbeat(-1, follow=False, silent=True)
     assert _delete(w, a.group) == 0
-    assert _describe(w, a.group).groups[0].error_code == 69
+    assert _describe(w, a.group).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert _delete(w, a.group) == 69
     again = w.member(a.group, "B", topics=[t])
     assert again.take(t).acquired(t) == [(0, 9, 1)]
@@ -309,4 +311,4 @@ def describe_as_classic(w: World) -> None:
     offered = {api.api_key: api.max_version for api in w.raw.send_request("ApiVersions", 0).api_keys}
     if offered[15] >= 6:
         group = _on(w, a.group, "DescribeGroups", 6, groups=[a.group]).groups[0]
-        assert (group.error_code, group.group_state) == (69, "Dead")
+        assert (group.error_code, group.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.brokers import TIGHT, Running
 from tests.support.raw import until
@@ -55,7 +56,7 @@ def test_59_members(w: World) -> None:
     a, b, c = w.member(g), w.member(g, "B"), w.member(g, "C")
     for member in (a, b):
         assert member.heartbeat(0, topics=[t.name]).error_code == 0
-    assert c.heartbeat(0, topics=[t.name], follow=False).error_code == 81
+    assert c.heartbeat(0, topics=[t.name], follow=False).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert b.heartbeat(0, topics=[t.name]).error_code == 0
     assert a.heartbeat(-1, follow=False).error_code == 0
     assert c.heartbeat(0, topics=[t.name]).error_code == 0

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_share_proxy.app import cli
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 from typer.testing import CliRunner
 
@@ -266,7 +267,7 @@ def test_a_base_made_anew_begins_a_new_view(raw: Raw, broker: Raw, fresh: Fresh)
     _commit(raw, group, view, 500)
     raw.delete_topic(base)
     lost = metadata(raw, view)[view]
-    assert (lost.error_code, list(lost.partitions)) == (3, [])
+    assert (lost.error_code, list(lost.partitions)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
     broker.create_topic(base.name, 2)
     after = until(lambda: (entry := metadata(raw, view)[view]) and not entry.error_code and entry, "the new view")
     assert bytes(after.topic_id) != bytes(before.topic_id)
@@ -349,7 +350,7 @@ def test_a_plan_is_stored_served_and_never_changed(
         base = raw.create_topic(fresh("base"))
         old, new = f"__view.r2.{base.name}", f"__view.p{name}.{base.name}"
         produce(raw, base, 0, 100)
-        assert metadata(raw, new)[new].error_code == 17
+        assert metadata(raw, new)[new].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert run(kafka_39, "plan", str(file), "--name", name)[0] == 0
         assert len(metadata(raw, new)[new].partitions) == 3
         file.write_text(json.dumps({"version": 1, "ranges": [[0, 9], [9, 1 << 32]]}))
@@ -416,4 +417,4 @@ def test_share_groups_get_an_error_for_views(views_43: Front, fresh: Fresh) -> N
             "ShareGroupHeartbeat", 1, on=raw.on_coordinator(group), group_id=group, member_id="A" * 22, member_epoch=0,
             rack_id=None, subscribed_topic_names=[view],
         )  # fmt: skip
-        assert (response.error_code, "views" in response.error_message) == (42, True)
+        assert (response.error_code, "views" in response.error_message) == (ErrorCode.INVALID_REQUEST, True)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
@@ -226,7 +227,7 @@ class Raw:
             return None if entry.error_code in (14, 15) else entry
 
         entry = until(find, f"coordinator of {group}")
-        if entry.error_code == 30:
+        if entry.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return min(self.brokers().items())[1]
         _check(entry, f"coordinator of {group}")
         return Address(entry.host, entry.port)

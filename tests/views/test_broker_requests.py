@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.views import broker_requests
 from kafka_share_proxy.views.model.base_comparison import TopicState
-from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 from tests.support.view_broker import World
 
@@ -51,7 +52,7 @@ def test_views_are_made_grown_and_deleted(world: World) -> None:
 
 def test_refusals_have_the_brokers_message(world: World) -> None:
     """They go into the log."""
-    world.cluster.codes[19] = 44
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = ErrorCode.POLICY_VIOLATION
     assert world.run(broker_requests.create(world.client, {1: {"v": 4}}, 5.0)) == {"v": (44, "refused 44")}
 
 

@@ -12,7 +12,7 @@ from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.model.slots import RangeCut
 from kafka_share_proxy.views.settings import Views
-from kafka_share_proxy.wire.errors import UpstreamLost
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 from tests.support.view_broker import Client, Cluster, World
 
@@ -61,21 +61,21 @@ def test_a_view_that_never_shows_is_retriable_in_the_end(world: World) -> None:
     """5, after the time that the setting gives it."""
     world.cluster.late = 10_000
     began = world.timers.now()
-    assert world.ensure(V) == {V: 5}
+    assert world.ensure(V) == {V: ErrorCode.LEADER_NOT_AVAILABLE}
     assert world.timers.now() - began == pytest.approx(Views().create_wait_s, abs=1)
     assert world.catalog.by_name(V) is None
 
 
 def test_what_the_broker_refuses_is_passed_on(world: World) -> None:
     """The ACL on `__view.*` decides who may make views."""
-    world.cluster.codes[CREATE] = 29
-    assert world.ensure(V) == {V: 29}
+    world.cluster.codes[CREATE] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert world.ensure(V) == {V: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert world.cluster.count(CREATE) == 1
 
 
 def test_where_the_bases_replication_cannot_be_had_the_brokers_default_is(world: World) -> None:
     """Brokers may be down or gone."""
-    world.cluster.codes[CREATE] = [38]
+    world.cluster.codes[CREATE] = [ErrorCode.INVALID_REPLICATION_FACTOR]
     assert world.ensure(V) == {V: 0}
     assert world.cluster.topics[V].replicas == [1]
 
@@ -85,7 +85,7 @@ def test_a_view_without_a_base_is_unknown_and_nothing_is_made(world: World) -> N
     assert world.ensure("__view.r4.nothing") == {"__view.r4.nothing": 3}
     world.ensure(V)
     del world.cluster.topics["orders"]
-    assert world.ensure(V) == {V: 3}
+    assert world.ensure(V) == {V: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert world.catalog.by_name(V) is None
     assert world.cluster.count(CREATE) == 1
 
@@ -94,7 +94,7 @@ def test_who_may_not_see_the_base_does_not_see_the_view(world: World) -> None:
     """29, and the view stays known for those who may."""
     world.ensure(V)
     world.cluster.hidden.add("orders")
-    assert world.ensure(V) == {V: 29}
+    assert world.ensure(V) == {V: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert world.catalog.by_name(V) is not None
 
 
@@ -134,7 +134,7 @@ def test_a_view_that_may_not_grow_is_shown_as_far_as_it_goes(world: World) -> No
     """The log reports that it needs attention."""
     world.ensure(V)
     world.cluster.topics["orders"].partitions = 3
-    world.cluster.codes[GROW] = 29
+    world.cluster.codes[GROW] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert world.ensure(V) == {V: 0}
     view = world.catalog.by_name(V)
     assert view is not None
@@ -145,7 +145,7 @@ def test_a_view_that_may_not_grow_is_shown_as_far_as_it_goes(world: World) -> No
 def test_a_view_with_too_many_partitions_is_refused(world: World) -> None:
     """Partitions are never removed; it is a foreign topic, or was created in a wrong way."""
     world.cluster.make(V, 9)
-    assert world.ensure(V) == {V: 17}
+    assert world.ensure(V) == {V: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 def test_a_base_that_was_made_anew_begins_a_new_view(world: World) -> None:
@@ -165,8 +165,8 @@ def test_until_the_old_view_can_be_deleted_it_is_not_shown(world: World) -> None
     """Offsets of the old base mean other records of the new one: 3."""
     world.ensure(V)
     world.cluster.make("orders", 2)
-    world.cluster.codes[DELETE] = 29
-    assert world.ensure(V) == {V: 3}
+    world.cluster.codes[DELETE] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert world.ensure(V) == {V: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert world.catalog.by_name(V) is None
     assert "made anew" in world.noted("view-refused")[-1]["reason"]
 
@@ -222,7 +222,7 @@ def test_a_client_that_leaves_in_the_middle_leaves_no_task(world: World) -> None
 def test_a_plan_is_known_or_the_view_is_not(world: World) -> None:
     """17 without one; with it the view has as many slots as the plan has ranges."""
     planned = "__view.phot.orders"
-    assert world.ensure(planned) == {planned: 17}
+    assert world.ensure(planned) == {planned: ErrorCode.INVALID_TOPIC_EXCEPTION}
     world.catalog.add_plan(Plan("hot", (0, 5, 10)))
     assert world.ensure(planned) == {planned: 0}
     assert world.cluster.topics[planned].partitions == 6
@@ -242,7 +242,7 @@ def test_before_a_new_view_is_judged_what_is_stored_is_read(world: World) -> Non
             return Promise()
 
     world.keeper.store = Late()  # type: ignore[assignment]
-    assert world.ensure(V) == {V: 5}
+    assert world.ensure(V) == {V: ErrorCode.LEADER_NOT_AVAILABLE}
     assert world.catalog.binding(V) is None
 
 
@@ -277,7 +277,7 @@ def test_growing_and_deleting_are_tried_under_the_proxys_own_identity_first(worl
     world.cluster.topics["orders"].partitions = 3
     world.ensure(V)
     assert (own.count(GROW), world.cluster.count(GROW), world.cluster.count(CREATE)) == (1, 0, 1)
-    own.codes[GROW] = 29
+    own.codes[GROW] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     world.cluster.topics["orders"].partitions = 4
     assert world.ensure(V) == {V: 0}
     assert (own.count(GROW), world.cluster.count(GROW)) == (2, 1)
@@ -302,7 +302,7 @@ def test_without_create_a_missing_view_stays_missing(world: World) -> None:
     """The watch creates only requested views."""
     names, _ = world.run(world.keeper.read([V]))
     outcomes = world.run(world.keeper.prepare(world.client, names, missing=Missing.LEAVE))
-    assert outcomes[V].code == 3
+    assert outcomes[V].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert V not in world.cluster.topics
 
 
@@ -325,10 +325,10 @@ def test_the_keeper_implements_the_interface_of_view_services() -> None:
 
 def test_a_request_to_a_controller_that_moves_or_has_a_quota_is_repeated(world: World) -> None:
     """41 and 89, as long as there is time."""
-    world.cluster.codes[CREATE] = [41, 89]
+    world.cluster.codes[CREATE] = [ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
     assert world.ensure(V) == {V: 0}
     assert world.cluster.count(CREATE) == 3
-    world.cluster.codes[CREATE] = 89
+    world.cluster.codes[CREATE] = ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert world.ensure("__view.r2.orders") == {"__view.r2.orders": 5}
 
 

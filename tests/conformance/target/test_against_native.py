@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 
@@ -200,7 +201,7 @@ def _produce_in(topic: str, name: str, producer: list[int], rng: random.Random) 
 
 def _not_enough_replicas(response: Any) -> int:
     """Return 51 for the code that brokers return while another transaction of the producer is being completed."""
-    return 51 if response.responses[0].partition_responses[0].error_code == 19 else 0
+    return 51 if response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS else 0
 
 
 def _end(name: str, producer: list[int], rng: random.Random) -> Steps:

@@ -6,6 +6,7 @@ import pytest
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.target_caller import Caller, batch, running_cluster, values
 
@@ -31,7 +32,8 @@ async def test_fetch_sessions_of_a_node_end_with_it() -> None:
         session_id = (await caller.query("Fetch", 12, session_epoch=0, topics=topics)).session_id
         cluster.take_node_down(1)
         cluster.bring_node_up(1)
-        assert (await caller.query("Fetch", 12, session_id=session_id, session_epoch=1)).error_code == 70
+        fetched = await caller.query("Fetch", 12, session_id=session_id, session_epoch=1)
+        assert fetched.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 async def test_a_coordinator_is_replaced_while_its_node_is_down() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.conformance.target.cluster_settings import ClusterSettings
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.target_caller import Caller, running_cluster
 
@@ -17,4 +18,4 @@ async def test_the_size_of_groups_is_limited() -> None:
     async with running_cluster(settings=ClusterSettings(group_size_max=1)) as cluster:
         caller = Caller(cluster)
         await caller.only_member("g")
-        assert (await caller.join("g")).error_code == 81
+        assert (await caller.join("g")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -69,7 +69,7 @@ async def test_a_group_of_another_protocol_type_stays_classic() -> None:
         member_id = (await caller.join("g", protocol_type="connect")).member_id
         await caller.join("g", member_id, protocol_type="connect")
         refused = await caller.join_consumer("g", "modern", "t")
-        assert (refused.error_code, classic(cluster).state) == (69, ClassicState.COMPLETING)
+        assert (refused.error_code, classic(cluster).state) == (ErrorCode.GROUP_ID_NOT_FOUND, ClassicState.COMPLETING)
 
 
 async def test_a_refused_consumer_leaves_the_group_classic_without_timers() -> None:

@@ -4,6 +4,7 @@ import pytest
 from kafka_share_proxy.forwarding.apis import k60_describe_cluster
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.tables.golden import recorded, replaced, rewritten
 
@@ -19,4 +20,4 @@ def test_an_unknown_kind_of_endpoint_is_hidden_like_controllers():
     broker = RESPONSE.DescribeClusterBroker(broker_id=1, host="unknown.internal", port=1)
     response = RESPONSE(endpoint_type=3, cluster_id="c", brokers=[broker])
     k60_describe_cluster.repair(response, AddressBook(20000, "h", lambda *_: True))
-    assert (response.error_code, response.brokers) == (115, [])
+    assert (response.error_code, response.brokers) == (ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, [])

@@ -9,6 +9,7 @@ from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RELEASES = ("3.9.1", "4.3.0")
@@ -149,7 +150,7 @@ def test_a_broker_that_does_not_know_the_version_is_understood():
     frame = bytes.fromhex((GOLDEN / "4.3.0" / "ApiVersions.v5.hex").read_text())
     message = frames.decode_response(18, 0, frame)[1]
     offered_versions.offer_to_client(message, 0, LOCAL)
-    assert (message.error_code, offered_versions.ranges_of(message)) == (35, {18: (0, 4)})
+    assert (message.error_code, offered_versions.ranges_of(message)) == (ErrorCode.UNSUPPORTED_VERSION, {18: (0, 4)})
     message.api_keys = [type(message).ApiVersion(api_key=18, min_version=0, max_version=3)]
     offered_versions.offer_to_client(message, 0, LOCAL)
     assert offered_versions.ranges_of(message) == {18: (0, 3)}

@@ -7,14 +7,14 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import decode_response, reply, send_request
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 
 def test_a_request_reaches_the_broker_and_its_response_returns(world):
     """Encoded in the requested version, without header."""
     request = messages.HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     response = send_request(world.client, 12, 4, request).result()
-    assert decode_response(messages.HeartbeatResponse, 4, response).error_code == 25
+    assert decode_response(messages.HeartbeatResponse, 4, response).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     ((key, version, heartbeat),) = world.broker.requested
     assert (key, version, heartbeat.group_id, heartbeat.generation_id) == (12, 4, "g", 3)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_broker import World
 
@@ -47,7 +49,7 @@ def test_a_commit_to_a_view_that_is_known_passes(world: World, key: int, version
 
 @pytest.mark.parametrize(("key", "version"), APIS)
 def test_what_cannot_be_created_is_judged_by_the_broker(world: World, key: int, version: int) -> None:
-    world.cluster.codes[19] = 29
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert world.call(key, version, **commit(key, V, "__view.junk", "__view.r2.nothing")) is None
 
 

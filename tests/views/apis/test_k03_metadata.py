@@ -6,6 +6,7 @@ from kafka_share_proxy.views.creation import SHOWN_PARTITIONS_MAX
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.wire import slot_weights
 from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 from tests.support.view_broker import World
 
@@ -95,7 +96,7 @@ def test_a_view_without_a_topic_is_shown_and_not_created(world, version, may_cre
 @pytest.mark.parametrize("code", [29, 44])
 def test_a_view_that_the_client_may_not_create_has_the_error(world, code):
     """Metadata has the name of the view. JoinGroup and Fetch could only fail later, without the name."""
-    world.cluster.codes[19] = code
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = code
     (shown,) = world.call(3, 12, topics=[{"name": V}], allow_auto_topic_creation=False).topics
     assert (shown.error_code, len(shown.partitions)) == (code, 0)
     (noted,) = world.noted("view-refused")
@@ -105,7 +106,7 @@ def test_a_view_that_the_client_may_not_create_has_the_error(world, code):
 @pytest.mark.parametrize("code", [7, 41, 89])
 def test_a_controller_that_is_busy_hides_no_view(world, code):
     """A time-out, a controller that moves, a quota: it may be created a moment later."""
-    world.cluster.codes[19] = code
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = code
     (shown,) = world.call(3, 12, topics=[{"name": V}]).topics
     assert (shown.error_code, len(shown.partitions)) == (0, 4)
 

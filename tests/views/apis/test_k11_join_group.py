@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from kafka_share_proxy.audit.events import FIELDS
 from kafka_share_proxy.views.audit_events import JOINED_VIEWS_MAX
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support import audit_lines
 from tests.support.view_broker import World
 
 V, OTHER = "__view.r4.orders", "__view.s2.orders"
-KEY = 11
+KEY = ApiKey.JOIN_GROUP
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_an_unreadable_subscription_is_forwarded_unchanged(world: World, metadat
 
 def test_a_view_that_cannot_be_created_does_not_fail_the_join(world: World) -> None:
     """Metadata says it by the view's name; a member may subscribe to what does not exist."""
-    world.cluster.codes[19] = 29
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert world.call(KEY, 9, **join(subscription(V, "__view.junk", "__view.r2.nothing"))) is None
 
 
@@ -106,8 +108,8 @@ def test_a_join_that_is_refused_or_names_no_view_is_not_reported(world: World) -
     assert world.call(KEY, 9, **join(subscription("orders"))) is None
     assert world.call(KEY, 9, **join(subscription(V), protocol_type="connect")) is None
     assert world.cluster.count(KEY) == 0
-    world.cluster.codes[KEY] = 79
-    assert world.call(KEY, 9, **join(subscription(V))).error_code == 79
+    world.cluster.codes[KEY] = ErrorCode.MEMBER_ID_REQUIRED
+    assert world.call(KEY, 9, **join(subscription(V))).error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert audit_lines.waiting(audit.log) == []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.views import state_records
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_broker import World
 
@@ -40,6 +42,6 @@ def test_by_id(world: World) -> None:
 
 def test_what_the_broker_did_not_delete_is_still_there(world: World) -> None:
     """The client may have no right to."""
-    world.cluster.codes[20] = 29
+    world.cluster.codes[ApiKey.DELETE_TOPICS] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     world.call(20, 6, timeout_ms=1, topics=[{"name": V}])
     assert world.catalog.by_name(V) is not None

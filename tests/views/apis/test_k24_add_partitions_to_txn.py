@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_broker import World
 
 V = "__view.r4.orders"
-KEY = 24
+KEY = ApiKey.ADD_PARTITIONS_TO_TXN
 
 
 def add(*topics: str) -> dict[str, Any]:
@@ -21,7 +23,7 @@ def add(*topics: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", range(4))
 def test_a_view_is_refused_and_nothing_is_added(version: int) -> None:
-    """17 as in Produce; the other topics of the request have 55, and the broker gets none of it."""
+    """INVALID_TOPIC_EXCEPTION as in Produce; other topics of the request are not attempted."""
     world = World()
     assert world.is_served(KEY, version, **add("orders", V))
     response = world.call(KEY, version, **add("orders", V))
@@ -29,7 +31,8 @@ def test_a_view_is_refused_and_nothing_is_added(version: int) -> None:
         topic.name: [(part.partition_index, part.partition_error_code) for part in topic.results_by_partition]
         for topic in response.results_by_topic_v3_and_below
     }
-    assert codes_by_topic == {"orders": [(0, 55), (1, 55)], V: [(0, 17), (1, 17)]}
+    skipped, refused = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert codes_by_topic == {"orders": [(0, skipped), (1, skipped)], V: [(0, refused), (1, refused)]}
     assert world.cluster.requested == []
 
 

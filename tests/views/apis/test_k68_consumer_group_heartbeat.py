@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support import audit_lines
 from tests.support.view_broker import World
 
 V = "__view.r4.orders"
-KEY = 68
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
 def beat(*names: str) -> dict[str, Any]:
@@ -37,14 +39,14 @@ def test_a_view_that_may_not_be_created_ends_the_heartbeat_with_the_missing_righ
     """Members would otherwise wait for an assignment that never arrives: librdkafka requests no Metadata of it."""
     world = World()
     world.cluster.make("orders", 1)
-    world.cluster.codes[19] = 29
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     response = world.call(KEY, 1, **beat(V))
-    assert response.error_code == 29
+    assert response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert V in response.error_message
     assert "grant CREATE on this topic" in response.error_message
-    world.cluster.codes[19] = 44
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = ErrorCode.POLICY_VIOLATION
     response = world.call(KEY, 1, **beat(V))
-    assert (response.error_code, response.error_message) == (42, "refused 44")
+    assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "refused 44")
 
 
 def test_a_member_without_describe_on_the_base_gets_the_missing_right() -> None:
@@ -53,15 +55,15 @@ def test_a_member_without_describe_on_the_base_gets_the_missing_right() -> None:
     world.cluster.make("orders", 1)
     world.cluster.hidden.add("orders")
     response = world.call(KEY, 1, **beat(V))
-    assert (response.error_code, "DESCRIBE" in response.error_message) == (29, True)
+    assert (response.error_code, "DESCRIBE" in response.error_message) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, True)
 
 
 def test_a_view_that_is_not_ready_in_time_has_the_member_come_again() -> None:
-    """14, after which members send the whole request again. Forwarded, it would get an empty assignment."""
+    """Members repeat the whole request after this error. Forwarded, it would get an empty assignment."""
     world = World()
     world.cluster.make("orders", 1)
     world.cluster.late = 10_000
-    assert world.call(KEY, 1, **beat(V)).error_code == 14
+    assert world.call(KEY, 1, **beat(V)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_heartbeats_that_name_no_view_pass() -> None:
@@ -82,6 +84,6 @@ def test_with_audit_an_accepted_member_is_reported_with_its_assignor(assignor: s
     assert (event["view"], event["topic"], event["group"], event["member"]) == (V, "orders", "g", "m")
     assert (event["group_protocol"], event["assignor"], event["members"]) == ("consumer", assignor, None)
     assert event["offered"] == ([] if assignor is None else [assignor])
-    world.cluster.codes[KEY] = 112
-    assert world.call(KEY, 1, **beat(V)).error_code == 112
+    world.cluster.codes[KEY] = ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert world.call(KEY, 1, **beat(V)).error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert audit_lines.waiting(audit.log) == []

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_broker import World
 
 V = "__view.r2.orders"
-KEY = 75
+KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def describe(world: World, *names: str, cursor: tuple[str, int] | None = None) -
 def test_a_view_without_a_topic_is_shown_and_not_created(world: World) -> None:
     """Without a topic id, with the leaders of its base, also to those who may not create it."""
     other = "__view.r4.orders"
-    world.cluster.codes[19] = 29
+    world.cluster.codes[ApiKey.CREATE_TOPICS] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topics = describe(world, V, other)
     assert {name: (entry.error_code, len(entry.partitions)) for name, entry in topics.items()} == {
         V: (0, 4),

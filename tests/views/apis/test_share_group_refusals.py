@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_broker import World
 
@@ -34,7 +35,7 @@ def test_a_subscription_to_a_view_is_refused(world: World) -> None:
     beat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "rack_id": None}
     assert world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
     response = world.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
-    assert (response.error_code, "views" in response.error_message) == (42, True)
+    assert (response.error_code, "views" in response.error_message) == (ErrorCode.INVALID_REQUEST, True)
     assert not world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders"], **beat)
     assert not world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=None, **beat)
 
@@ -44,7 +45,7 @@ def test_acquiring_from_a_view_is_refused(world: World) -> None:
     view, base = (world.cluster.topics[name].topic_id for name in (V, "orders"))
     assert not world.is_served(ApiKey.SHARE_FETCH, 1, **fetch(base))
     assert world.is_served(ApiKey.SHARE_FETCH, 1, **fetch(base, view))
-    assert world.call(ApiKey.SHARE_FETCH, 1, **fetch(base, view)).error_code == 42
+    assert world.call(ApiKey.SHARE_FETCH, 1, **fetch(base, view)).error_code == ErrorCode.INVALID_REQUEST
     assert world.call(ApiKey.SHARE_FETCH, 1, **fetch(base)) is None
 
 
@@ -55,6 +56,6 @@ def test_setting_a_share_groups_offsets_on_a_view_is_refused(world: World) -> No
         parts = [{"partition_index": 0, "start_offset": 1}]
         return {"group_id": "g", "topics": [{"topic_name": name, "partitions": parts}]}
 
-    assert world.call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, **alter(V)).error_code == 42
+    assert world.call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, **alter(V)).error_code == ErrorCode.INVALID_REQUEST
     assert world.call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, **alter("orders")) is None
     assert not world.is_served(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, **alter("orders"))

@@ -281,7 +281,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the client or the pipeline; importing the others loads neither Trio nor anything of these."""
+    """Import a name of the client or the pipeline when it is first used. They load Trio and many modules."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_LAZY[name]), name)

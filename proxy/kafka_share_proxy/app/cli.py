@@ -365,7 +365,7 @@ def version(
 
 
 def main() -> None:
-    """The command `kafka-share-proxy`."""
+    """Run the command `kafka-share-proxy`."""
     app()
 
 

@@ -53,7 +53,7 @@ class BrokerChannels:
         `on_unreachable`: called with a node that could not be reached. Another broker may have its partitions by now.
         """
         self.addresses: dict[int, Address] = {}
-        """Kept up to date by the caller."""
+        """Addresses by node id, kept up to date by the caller."""
         self._on_changed = on_changed
         self._on_unreachable = on_unreachable
         self._to_dial, self._dials = trio.open_memory_channel[ChannelKey](inf)

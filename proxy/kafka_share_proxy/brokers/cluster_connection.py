@@ -55,7 +55,7 @@ class Identity:
     mechanism: str
     username: str
     password: Callable[[], str] = field(repr=False)
-    """Read at every authentication: a changed file takes effect."""
+    """Function that returns the password. Called at every authentication: a changed file takes effect."""
     fetch: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
     """Fetches a token as the password. Raises UpstreamLost."""
 

@@ -104,8 +104,8 @@ class InternalTopic:
         topic_id = bytes(topic.topic_id or ZERO_UUID)
         return TopicLeaders(self._partitions, leaders, addresses, topic_id, replicas, excess)
 
-    async def settings(self, view: TopicLeaders) -> TopicSettings:
-        """`view` is what `leaders` returned.
+    async def settings(self, leaders: TopicLeaders) -> TopicSettings:
+        """Return the settings of the topic, `leaders` being the result of `leaders`.
 
         Raises:
             UpstreamLost, AuthenticationFailed: no server responds, or the one that does has no such topic yet.
@@ -118,11 +118,11 @@ class InternalTopic:
         values = {config.name: config.value for config in result.configs or () if config.value is not None}
         return TopicSettings(
             topic=self._name,
-            server=str(next(iter(view.addresses.values()), "BROKER:9092")),
+            server=str(next(iter(leaders.addresses.values()), "BROKER:9092")),
             values=values if result.error_code == ErrorCode.NONE else {},
             unknown="" if result.error_code == ErrorCode.NONE else error_name(result.error_code),
-            replicas=view.replicas,
-            excess_partitions=view.excess_partitions,
+            replicas=leaders.replicas,
+            excess_partitions=leaders.excess_partitions,
         )
 
     async def create(self) -> bool:

@@ -182,7 +182,7 @@ class ApplicationPoll:
         return PollResult(records, to_be_revoked, lost)
 
     def _take_records(self, records_max: int) -> PolledRecords:
-        """Chunks without records are skipped."""
+        """Return the next records. Chunks without records are skipped."""
         flows = self._network.core.flows
         while True:
             parts: list[PartitionRecords] = []

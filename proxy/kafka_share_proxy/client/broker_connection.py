@@ -89,7 +89,7 @@ class BrokerConnection:
         self.trouble = ""
         """Empty while the connection is open."""
         self.has_responded = False
-        """A broker that requires authentication closes the connection at the first request."""
+        """True after the first response. A broker that requires authentication closes the connection before it."""
         self._stream = opened.hand_over()
         self._client_id = settings.client_id
         self._identity = settings.identity

@@ -40,7 +40,7 @@ from kafka_share_proxy.wire.values import Address
 RECONNECT_BACKOFF_S, RECONNECT_BACKOFF_MAX_S = 0.05, 1.0
 """reconnect.backoff.ms and reconnect.backoff.max.ms"""
 UNSENT_MAX = 100
-"""One more fails immediately."""
+"""Maximum number of unsent requests. One more fails immediately."""
 SETUP_S = 30.0
 """Seconds for dialling, TLS, versions and SASL together."""
 FAILURES_MAX = 100

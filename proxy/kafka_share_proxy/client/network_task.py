@@ -53,7 +53,7 @@ from kafka_share_proxy.wire.values import Address
 CALLS_MAX = 10_000
 """Maximum number of waiting calls, and of unprocessed events."""
 ERRORS_MAX = 100
-"""Later errors repeat earlier ones and are dropped."""
+"""Maximum number of unreported errors. Later ones repeat earlier ones and are dropped."""
 ITERATION_MIN_S = 0.001
 """Minimum wait of an iteration in seconds: a bug elsewhere must not cause a busy loop."""
 
@@ -376,7 +376,7 @@ class NetworkTask(NetworkLoop[ConsumerCore]):
         """Begin a poll after all earlier events, or continue a cancelled one."""
         now = self.clock.now()
         is_due = now >= self.core.next_deadline
-        """After a suspension the session or a delay may have ended."""
+        """True after a suspension, for example, in which the session or a delay may have ended."""
         waits = continues or self.closed or is_due or self._from_application.statistics().current_buffer_used
         if not waits and self.core.begin_poll_quietly(now):
             await trio.lowlevel.checkpoint()

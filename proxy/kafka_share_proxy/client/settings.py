@@ -34,7 +34,7 @@ class SaslLogin(NamedTuple):
 
 
 class ConnectionSettings(NamedTuple):
-    """Checked: which servers, and how connections are made."""
+    """Checked settings of bootstrap servers and connections."""
 
     bootstrap: Sequence[Address]
     connections: ClusterClientSettings

@@ -138,7 +138,7 @@ class RevokePartitions:
     rebalance_id: int
     partitions: Partitions
     deadline: float
-    """When partitions are given up as lost, in monotonic seconds."""
+    """Monotonic seconds at which the partitions are given up as lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

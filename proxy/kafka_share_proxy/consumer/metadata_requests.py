@@ -21,8 +21,8 @@ VERSIONS = (12, 13)
 NO_LEADER = -1
 NO_EPOCH = -1
 
-MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-PASSING = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
+ABSENT_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+TRANSIENT_CODES = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 UNKNOWN_TOPIC_ADVICE = "Check its name, whether it is in this cluster, and whether this principal may see it (DESCRIBE)"
 
@@ -55,7 +55,7 @@ class KnownTopic:
 
 
 class MetadataRequests:
-    """Combined into one request at a time."""
+    """Metadata for all components of a client, with one request at a time."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class MetadataRequests:
         needs_weights: bool = False,
         troubles: Troubles | None = None,
     ) -> None:
-        """`makes_topics`: allow.auto.create.topics. `needs_weights`: of slots, which only the proxy knows."""
+        """`makes_topics`: allow.auto.create.topics. `needs_weights`: request the weights of slots from the proxy."""
         self._troubles = troubles or Troubles()
         self._options = options
         self._makes_topics = makes_topics
@@ -117,7 +117,7 @@ class MetadataRequests:
         self._update_due = True
 
     def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
-        """Return None while some topics have not been requested."""
+        """Return the number of partitions by topic, or None while some topics have not been requested."""
         requested = set(topics)
         if self._pattern is None and (unknown := requested - self.topics.keys() - self._missing):
             self._unwatched |= unknown
@@ -126,7 +126,7 @@ class MetadataRequests:
         return {name: len(self.topics[name].leaders) for name in requested if name in self.topics}
 
     def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
-        """Brokers that are offline have no rack."""
+        """Return the racks of the replicas. Brokers that are offline have no rack."""
         rack_of = {node_id: node.rack for node_id, node in self.nodes.items() if node.rack}
         return {
             TopicPartition(name, number): frozenset(rack_of[each] for each in nodes if each in rack_of)
@@ -140,7 +140,7 @@ class MetadataRequests:
         return {name: weights for name, weights in known.items() if weights}
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Request an update if the leader is unknown."""
+        """Return the leader, and request an update if it is unknown."""
         topic = self.topics.get(partition.topic)
         leader = LeaderAndEpoch() if topic is None else topic.leaders.get(partition.partition, LeaderAndEpoch())
         if leader.node_id == NO_LEADER or leader.node_id not in self.nodes:
@@ -232,20 +232,20 @@ class MetadataRequests:
         known: dict[str, KnownTopic] = {}
         events: list[BackgroundEvent] = []
         codes: dict[str, ErrorCode] = {}
-        passing = False
+        is_transient = False
         for each in response.topics:
             code = ErrorCode.of(each.error_code)
             if each.name is not None:
                 codes[each.name] = code
-            if code in PASSING and each.name is not None:
-                passing = True
+            if code in TRANSIENT_CODES and each.name is not None:
+                is_transient = True
                 known.update({each.name: before} if (before := self.topics.get(each.name)) else {})
-            elif code and code not in MISSING:
+            elif code and code not in ABSENT_CODES:
                 events.append(BackgroundError(error=BrokerRefused("Metadata", code, f"topic {each.name}")))
             if code or each.name is None:
                 continue
             known[each.name] = self._merged(each)
-            passing |= any(leader.node_id == NO_LEADER for leader in known[each.name].leaders.values())
+            is_transient |= any(leader.node_id == NO_LEADER for leader in known[each.name].leaders.values())
         self.topics = known
         self._missing -= known.keys()
         for name in known:
@@ -253,16 +253,16 @@ class MetadataRequests:
         for name in self._missing:
             self._report_missing(name, codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         self._names = {topic.topic_id: name for name, topic in known.items()}
-        if passing or self._missing & self._watched:
+        if is_transient or self._missing & self._watched:
             self._backoff.failed(now)
-            self._update_due = self._update_due or passing
+            self._update_due = self._update_due or is_transient
             self._fresh_until = min(self._fresh_until, max(self._backoff.ready_at, now))
         else:
             self._backoff.succeeded()
         return events
 
     def _report_missing(self, name: str, code: ErrorCode) -> None:
-        if code in MISSING:
+        if code in ABSENT_CODES:
             text = f"topic {name!r} does not exist: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}"
             self._troubles.report(TroubleKind.TOPIC, name, text, UNKNOWN_TOPIC_ADVICE)
         else:

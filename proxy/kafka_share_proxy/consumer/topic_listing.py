@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 VERSIONS = (12, 13)
 NO_LEADER = -1
-PASSING = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
+TRANSIENT_CODES = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 
 class PartitionInfo(NamedTuple):
@@ -101,7 +101,7 @@ class TopicListing:
         for each in response.topics:
             code = ErrorCode.of(each.error_code)
             if code and query.topic is not None:
-                if code in PASSING:
+                if code in TRANSIENT_CODES:
                     return None
                 return CallDone(call_id=query.call_id, error=BrokerRefused("Metadata", code, f"topic {query.topic!r}"))
             if not code and each.name is not None:

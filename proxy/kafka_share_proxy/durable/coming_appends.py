@@ -26,7 +26,7 @@ class ComingAppends:
         self.usual_s = 0.0
         """Average seconds from `begin` to `end`."""
         self.on_end: Callable[[], None] | None = None
-        """Set by the journal while an append waits."""
+        """Function to call at the end, set by the journal while an append waits."""
         self._since: dict[object, float] = {}
         """Caller -> time of its `begin`, ascending."""
 

@@ -125,7 +125,7 @@ class DescribedState(Generic[K]):
         return key[: numbered.NUMBER_BYTES] == self._keep_alive_prefix
 
     def reign_of(self, key: bytes) -> Reign | None:
-        """None for records of other types.
+        """Return the reign of a takeover record, or None for records of other types.
 
         Raises:
             RemoteProtocolError: the record type is not listed.

@@ -36,7 +36,7 @@ class GroupCoordinator:
     """Broker that coordinates the group. Call `find` before anything else."""
 
     def __init__(self, client: ClusterClient) -> None:
-        """`client` looks it up, and is closed with this."""
+        """`client` looks up the coordinator, and is closed by `aclose`."""
         self._client = client
         self._connections = IdleConnections(client.settings, IDLE_S)
         self._address = Address("", 0)

@@ -47,7 +47,7 @@ class HostedState:
     """`served` are the loaded partitions."""
 
     def __init__(self, state: DescribedState[Any], held: HeldState, gate: StateGate, host: StateHost) -> None:
-        """`held`: its records in memory. `gate`: where requests wait for it."""
+        """`held`: records of the state in memory. `gate`: gate at which requests wait for it."""
         self.state, self.held, self.gate = state, held, gate
         self.off = ""
         """Empty if the proxy has what it needs to serve the state."""
@@ -61,7 +61,7 @@ class HostedState:
         self._notes = host.access.notes
         self._takeovers: dict[int, Takeover] = {}
         self._load_lock = trio.Lock()
-        """A load must not bring back what is given up meanwhile."""
+        """Lock of loads: a load must not restore partitions that are given up meanwhile."""
         self._assigned: set[int] = set()
         self._topic_id = b""
         """Empty before the first takeover."""

@@ -103,7 +103,7 @@ class TopicJournal(Generic[K]):
         self._requested_at: float | None = None
         """Time of the first append that waits for coming appends."""
         self._rings_at = -inf
-        """When the alarm of that wait rings."""
+        """Time at which the alarm of that wait rings."""
 
     # Journal interface
 

@@ -8,7 +8,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 
 class Identify(NamedTuple):
-    """(-1, -1) claims the id, other values renew it."""
+    """InitProducerId request: (-1, -1) claims the transactional id, other values renew it."""
 
     producer_id: int
     producer_epoch: int

@@ -15,7 +15,7 @@ RECORDS, BYTES = 100, 64 << 10
 
 
 async def write(journal: TopicJournal[Any], held: HeldState, partitions: Collection[int]) -> None:
-    """`partitions` may shrink meanwhile.
+    """Write the held state to its topic. `partitions` may shrink meanwhile.
 
     Raises:
         JournalRefused: something cannot be stored.

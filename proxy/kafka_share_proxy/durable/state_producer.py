@@ -203,7 +203,7 @@ class StateProducer:
         self.stage = WriterStage.TAKING_OVER
 
     def next_deadline(self) -> float:
-        """Time at which a request or `overdue` may have a result without another event."""
+        """Return the time at which a request or `overdue` may have a result without another event."""
         if self.stage is _LOST:
             return inf
         return min(self._next_deadline(), self.transactions.next_deadline())

@@ -18,7 +18,7 @@ TRANSACTION = 1
 
 
 class StateTopic:
-    """For one task at a time."""
+    """Topic of a state, used by one task at a time."""
 
     def __init__(self, client: ClusterClient, state: DescribedState[Any]) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class StateTopic:
         return size
 
     async def coordinators(self, transactional_ids: Iterable[str]) -> dict[str, int]:
-        """Ids without a coordinator now are left out.
+        """Return the coordinators by transactional id. Ids that have none now are left out.
 
         Raises:
             TopicRefused: the proxy's own identity may not use the ids. UpstreamLost, AuthenticationFailed.

@@ -326,7 +326,7 @@ class StateTransactions:
             current.end.begin(now)
 
     def next_deadline(self) -> float:
-        """Time at which `requests` or `StateProducer.overdue` may have a result without another event."""
+        """Return the time at which `requests` or `StateProducer.overdue` may have a result without another event."""
         deadline = self._waiting[0].since + WAIT_MAX_S if self._waiting else inf
         current = self.current
         if current is None:

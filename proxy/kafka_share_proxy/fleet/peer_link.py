@@ -49,7 +49,7 @@ class User(Protocol):
 
 
 class PeerLink:
-    """Link. Owns its socket in the sense of `faults`, and callbacks in that of `loop.promise`."""
+    """Link to another proxy. Owns its socket in the sense of `faults`, and callbacks in that of `loop.promise`."""
 
     def __init__(
         self,

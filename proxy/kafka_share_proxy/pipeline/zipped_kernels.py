@@ -42,7 +42,7 @@ def manifest(kernels: Mapping[str, KernelEntry]) -> str:
     return json.dumps({"platform": sysconfig.get_platform(), "kernels": kernels}, indent=1)
 
 
-INSTALLING = "from kafka_share_proxy.pipeline import zipped_kernels\n\nzipped_kernels.install()\n"
+INIT_SOURCE = "from kafka_share_proxy.pipeline import zipped_kernels\n\nzipped_kernels.install()\n"
 """Content of `pipeline/__init__.py` in the zip, which is loaded before any module of jobs."""
 
 
@@ -70,14 +70,14 @@ class ZippedKernels:
         if name not in MODULES:
             return None
         try:
-            file = self._written(name)
+            file = self._extracted(name)
         except (OSError, ValueError, KeyError) as error:
             _note(name, str(error))
             return None
         return spec_from_file_location(name, file, loader=_OnceLoader(name, str(file)))
 
-    def _written(self, name: str) -> Path:
-        """Raises OSError, and ValueError if the kernel does not fit this machine."""
+    def _extracted(self, name: str) -> Path:
+        """Write a kernel to a private file. Raises OSError, and ValueError if it does not fit this machine."""
         listed = json.loads(self._read(MANIFEST))
         if name not in listed["kernels"]:
             raise ValueError("the installation that packaged this had none")
@@ -96,7 +96,7 @@ class ZippedKernels:
 
 
 class _OnceLoader(ExtensionFileLoader):
-    """Deletes its file after the import: the module is mapped into memory then."""
+    """Loader that deletes its file after the import: the module is mapped into memory then."""
 
     def create_module(self, spec: ModuleSpec) -> Any:
         try:

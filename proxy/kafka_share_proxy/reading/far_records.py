@@ -44,7 +44,7 @@ class FarRecords:
     __slots__ = ("_chunk", "_forget", "_size", "keys")
 
     def __init__(self, chunk: int, size: int, forget: Callable[[int], None], keys: RecordKeys | None = None) -> None:
-        """`keys`: of the records. None if they were not requested, or the other proxy is of an earlier version."""
+        """`keys`: hashes of the records' keys. None if not requested, or from an earlier version of the proxy."""
         self._chunk, self._size, self._forget, self.keys = chunk, size, forget, keys
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class Elsewhere:
 
 
 ELSEWHERE = OptionalSlot[Elsewhere]()
-"""Set for clients of another proxy."""
+"""Store of the records of a connection, for clients of another proxy."""
 
 
 def holder_of(connection: Connection) -> int:

@@ -117,7 +117,7 @@ class UpstreamFetch(ABC):
     def __init__(
         self, connection: Connection, services: Services, reads: Sequence[PartitionRead], version: int | None = None
     ) -> None:
-        """`version`: of the client's request if partitions are forwarded by name."""
+        """`version`: version of the client's request if partitions are forwarded by name."""
         self.done: Promise[None] = Promise()
         """Settled when the response was processed or is lost."""
         self.failure: ProxyError | None = None

@@ -17,7 +17,7 @@ from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, Rang
 from kafka_share_proxy.wire.records.batches import BatchTable
 
 HASHES_MAX = 10_000
-"""Beyond it all are computed again."""
+"""Maximum number of hashes kept. Beyond it all are computed again."""
 JOINED_VIEWS_MAX = 100
 """Maximum number of views of one member that are reported when it joins."""
 NO_RANGES = Hashes(ranges=0)

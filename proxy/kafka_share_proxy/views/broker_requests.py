@@ -33,7 +33,7 @@ PARTITIONS_PER_REQUEST = 10_000
 """
 
 CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
-"""Nothing can be written to a view topic, even without a proxy."""
+"""Settings of a view topic, with which nothing can be written to it, even without a proxy."""
 
 
 async def request_topics(

@@ -23,7 +23,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 _NEEDED_ON_VIEWS = (AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.DELETE, AclOperation.CREATE)
 PROBE = "__view.r2.kafka-share-proxy-check"
-"""A view that does not exist. If rights are granted by prefix, those on it are those on all views."""
+"""Name of a view that does not exist. Rights granted by prefix are the same on it as on all views."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class ViewCreation:
         notes: Notes,
         own: Connection | None = None,
     ) -> None:
-        """None: no identity for that."""
+        """`own`: connection under the proxy's own identity. None if it has no identity."""
         self.own = own
         self.catalog = catalog
         self.options = options

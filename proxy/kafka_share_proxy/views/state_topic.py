@@ -40,7 +40,7 @@ class ViewTopic:
         self._topic = InternalTopic(client, TOPIC, PARTITIONS)
 
     async def leader(self) -> Address | None:
-        """None if the topic does not exist.
+        """Return the leader, or None if the topic does not exist.
 
         Raises TopicRefused if the proxy may not see it, or it has another number of partitions; UpstreamLost or
         AuthenticationFailed if no broker responds, or there is no leader.
@@ -56,9 +56,9 @@ class ViewTopic:
     async def require_safe(self, guard: TopicGuard) -> None:
         """Raises TopicUnsafe if brokers delete what is stored, and as `leader`."""
         if guard.is_due:
-            view = await self._topic.leaders()
-            if view is not None:
-                guard.judge(await self._topic.settings(view))
+            leaders = await self._topic.leaders()
+            if leaders is not None:
+                guard.judge(await self._topic.settings(leaders))
         if guard.unsafe:
             raise TopicUnsafe(guard.unsafe)
 

@@ -165,10 +165,10 @@ def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
 def test_records_of_a_paused_partition_do_not_keep_their_response() -> None:
     response = batch(0) + bytes(1 << 20)
     chunk = FetchedChunk(A, memoryview(response)[: len(batch(0))], 0, 10, (), 10, 10, 0)
-    assert chunk.apart() == chunk
-    assert type(chunk.apart().records) is bytes
+    assert chunk.copied() == chunk
+    assert type(chunk.copied().records) is bytes
     whole = chunk._replace(records=memoryview(batch(0)))
-    assert whole.apart() is whole, "there is nothing else in memory"
+    assert whole.copied() is whole, "there is nothing else in memory"
     play = Play(A, C)
     play.respond(only(play.fetches), a=memoryview(response)[: len(batch(0))], c=batch(0))
     play.positions.pause([A])

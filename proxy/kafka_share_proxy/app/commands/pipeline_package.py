@@ -133,7 +133,7 @@ def _add(archive: ZipFile, name: str, data: bytes) -> None:
 def _sources() -> Iterator[tuple[str, bytes]]:
     for name, file in _below(PACKAGE, files(PACKAGE)):
         if name.endswith(".py") and not name.startswith(SCHEMAS):
-            yield name, zipped_kernels.INSTALLING.encode() if name == FIRST else file.read_bytes()
+            yield name, zipped_kernels.INIT_SOURCE.encode() if name == FIRST else file.read_bytes()
     for name, file in _below(SCHEMAS, specs.location()):
         if name.endswith(".json"):
             yield name, file.read_bytes()

@@ -92,7 +92,7 @@ class UpstreamSasl(Section):
         return self.mechanism is not None
 
     def secret(self) -> str:
-        """The password, read again from its file if it is in one."""
+        """Return the password, read again if it is in a file."""
         if self.password is not None:
             return self.password.get_secret_value()
         return Path(self.password_file).read_text("utf-8").rstrip("\r\n") if self.password_file else ""
@@ -202,7 +202,7 @@ class PeerLinks(Section):
     """The same at every proxy of the fleet: all with it, or all without."""
 
     def key(self) -> bytes | None:
-        """The secret; None where there is none."""
+        """Return the secret, or None if there is none."""
         if self.secret is not None:
             return self.secret.get_secret_value().encode()
         return Path(self.secret_file).read_bytes().rstrip(b"\r\n") if self.secret_file else None
@@ -319,7 +319,7 @@ class Config(Section):
 
     @property
     def bound(self) -> Address:
-        """`listen`, which a checked config has."""
+        """Value of `listen`, which a checked config has."""
         if self.listen is None:
             raise ConfigError("listen: missing")
         return self.listen
@@ -359,12 +359,12 @@ class Config(Section):
         return BrokerAddresses(self.advertised_host, first_port)
 
     def with_connections(self, connections: int) -> Config:
-        """The same settings with another `limits.connections`."""
+        """Return these settings with another `limits.connections`."""
         other = self.model_copy(update={"limits": self.limits | {"connections": connections}})
         other.__dict__.pop("named_limits", None)  # computed from what it was before, and copied with the rest
         return other
 
     @cached_property
     def named_limits(self) -> Limits:
-        """`limits`, checked and with its defaults; ConfigError names every mistake."""
+        """Checked `limits` with their defaults. Raises ConfigError, which names every mistake."""
         return limit_settings.parse(self.limits)

@@ -33,7 +33,7 @@ Found = Iterator[tuple[Key, str]]
 
 
 def mistakes(config: Config) -> Found:
-    """Every setting that cannot work, by path, with what to do."""
+    """Yield every setting that cannot work, with its path and a text that says how to correct it."""
     yield from _listening(config)
     yield from _upstream(config.upstream)
     yield from _client_tls(config.client_tls)

@@ -28,7 +28,7 @@ def load(
     *,
     listens: bool = True,
 ) -> Config:
-    """Read all sources; ConfigError names all mistakes.
+    """Read all sources. Raises ConfigError, which names all mistakes.
 
     `flags` has dotted keys (`upstream.bootstrap`), None means not given. `path` is the YAML file; unset: KSP_CONFIG.
     Without `listens` no client bootstraps from here, and the address to do so may be missing.
@@ -59,7 +59,7 @@ def _dotted_names() -> dict[Key, Collection[str]]:
 
 
 def _validated(sources: Sources) -> Config:
-    """The model of what is right by itself; what is not is noted, and counts as not written."""
+    """Return the settings without the values that are invalid by themselves, which are noted as mistakes."""
     while True:  # each round removes at least one value of a finite number
         try:
             return Config.model_validate(sources.data)
@@ -82,7 +82,7 @@ def _advice(key: Key, details: ErrorDetails) -> str:
 
 
 def _suggestion(key: Key) -> str:
-    """The setting that was probably meant, or else what the section is for and which settings it has."""
+    """Return the setting that was probably meant, or else the purpose and the settings of the section."""
     import difflib  # needed after a mistake only, and an idle proxy should be small
 
     section = _section(key[:-1])

@@ -1,8 +1,8 @@
 """Sources of settings: a YAML file, the environment, flags. Merged key by key, each value with its origin.
 
-Theory of operation. Sources are added from the weakest to the strongest; a later value replaces an earlier one of the
-same path, maps are merged. Only the readability of a source is checked here; mistakes are collected, never raised, so
-that all of them are reported together.
+Sources are added from the weakest to the strongest: a later value replaces an earlier one of the same path, and maps
+are merged. Only the readability of a source is checked here. Mistakes are collected, never raised, so that all of them
+are reported together.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ Key = tuple[str, ...]
 ENVIRONMENT_PREFIX = "KSP_"
 CONFIG_VARIABLE = "KSP_CONFIG"
 FILE_BYTES_MAX = 1 << 20
-"""A settings file is a page or two; more is the wrong file."""
+"""Maximum size of a settings file, which has a page or two. A larger one is the wrong file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong: where, and what to do about it."""
+    """Mistake in the settings, with its place and a text that says how to correct it."""
 
     path: Key
     text: str
 
 
 class Sources:
-    """The merged settings, where each was written, and what was wrong with them."""
+    """Merged settings with their origins, and the mistakes in them."""
 
     def __init__(self, dotted: Mapping[Key, Iterable[str]] | None = None) -> None:
-        """`dotted`: paths below which one name with its dots is one key, with the known names."""
+        """`dotted`: known names with dots, by the path below which each of them is one key."""
         self.data: dict[str, Any] = {}
         self.mistakes: list[Mistake] = []
         self.unread = False
-        """There is a file, and what it says is not known."""
+        """True if there is a file whose content could not be read."""
         self._origins: dict[Key, str] = {}
         # A shell variable cannot have dots in its name: GROUP_SHARE_MAX_SIZE means group.share.max.size.
         self._dotted = {
@@ -44,7 +44,7 @@ class Sources:
         }
 
     def add_file(self, path: str | None) -> None:
-        """The YAML file at `path`, if one is named."""
+        """Add the YAML file at `path`, if it is not None."""
         if path is None:
             return
         try:
@@ -63,7 +63,7 @@ class Sources:
         self._put_all((), parsed, path)
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
-        """Every KSP_ variable: KSP_UPSTREAM__BOOTSTRAP sets upstream.bootstrap."""
+        """Add every KSP_ variable: KSP_UPSTREAM__BOOTSTRAP sets upstream.bootstrap."""
         for name in sorted(environment):
             if name.startswith(ENVIRONMENT_PREFIX) and name != CONFIG_VARIABLE:
                 parts = tuple(name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
@@ -72,7 +72,7 @@ class Sources:
                 self._put(parts, environment[name], f"environment variable {name}")
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
-        """Dotted keys; None means the flag was not given."""
+        """Add values by dotted key. None: the flag was not given."""
         for dotted, value in flags.items():
             if value is not None:
                 self._put(self._split(dotted), value, "command line")
@@ -109,7 +109,7 @@ class Sources:
         return None
 
     def report(self) -> str:
-        """All mistakes, one a line, each with its path and origin."""
+        """Return a line for each mistake, with its path and origin."""
         lines = [self._line(mistake) for mistake in sorted(self.mistakes, key=lambda mistake: mistake.path)]
         return "\n".join([f"{len(lines)} setting{'s' if len(lines) > 1 else ''} cannot work:", *lines])
 

@@ -10,7 +10,7 @@ from kafka_share_proxy.conformance.judge.events import ReceivedRequest
 from kafka_share_proxy.conformance.sentences import sentence_of
 
 Severity = Literal["error", "advice"]
-"""An error violates the protocol. An advice is allowed, and harms brokers or the client itself."""
+"""Severity of a finding. An error violates the protocol; an advice only harms brokers or the client itself."""
 
 Check = Callable[[Any, Any], Iterator[str]]
 """Receives the event and the history before it, and yields what is wrong, one sentence for each finding."""

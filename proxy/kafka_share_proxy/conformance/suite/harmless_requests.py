@@ -11,7 +11,7 @@ from kafka_share_proxy.wire.errors import ErrorCode as E
 from kafka_share_proxy.wire.records import records
 
 NAME = "conformance-none"
-"""A topic, group and transactional id that do not exist."""
+"""Name of a topic, group and transactional id that do not exist."""
 TOPIC_ID = b"\x05" * 16
 ANY, GROUP, TRANSACTION = "any broker", "group coordinator", "transaction coordinator"
 

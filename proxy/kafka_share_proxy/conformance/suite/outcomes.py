@@ -25,7 +25,7 @@ class Status(Enum):
     SKIPPED = "skipped"
     """The peer does not offer what it needs."""
     DIFFERS = "differs"
-    """It fails as it does on the real release, for the reason in the case."""
+    """The case fails as it does on the real release, for the reason in the case."""
 
 
 @dataclass(frozen=True)

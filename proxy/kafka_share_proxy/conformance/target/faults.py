@@ -43,7 +43,7 @@ class Fault:
     throttle_ms: int | None = None
     """Value of ThrottleTimeMs in the response."""
     correlation_id_shift: int = 0
-    """Added to the correlation id of the response."""
+    """Number added to the correlation id of the response."""
     cut_after: int | None = None
     """Number of bytes of the response that are sent before the connection is closed."""
     half_frame: bool = False

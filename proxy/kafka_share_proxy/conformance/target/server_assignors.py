@@ -18,7 +18,7 @@ class Subscriber(NamedTuple):
 
     topic_ids: Set[bytes]
     current: Set[TopicIdPartition]
-    """Its partitions in the target before."""
+    """Partitions of the member in the previous target assignment."""
 
 
 def uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> Assigned:

@@ -31,7 +31,7 @@ class PreviousOwners:
 
 
 def previous_owners(counts: PartitionCounts, members: Members, claim_of: ClaimOf) -> PreviousOwners:
-    """Claims on partitions that do not exist are dropped (Java would assign them)."""
+    """Return the previous owners. Claims on partitions that do not exist are dropped (Java would assign them)."""
     owners = PreviousOwners()
     owner: dict[TopicPartition, str] = {}
     for member_id in string_order(members):

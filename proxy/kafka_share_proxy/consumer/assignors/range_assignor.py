@@ -123,5 +123,5 @@ def _give_alike(divisions: list[_Division]) -> None:
 
 
 def _topics(members: Members) -> list[str]:
-    """Order of Java: from a map of members, into a set."""
+    """Return the subscribed topics in Java's order: from a map of members, into a set."""
     return string_order(topic for member_id in string_order(members) for topic in members[member_id].topics)

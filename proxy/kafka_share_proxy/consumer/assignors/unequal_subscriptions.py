@@ -198,7 +198,7 @@ class UnequalSubscriptions:
 
 
 def balance_score(loads: Iterable[int]) -> int:
-    """Sum of load differences over all pairs of members."""
+    """Return the sum of load differences over all pairs of members."""
     ascending = sorted(loads)
     return sum(load * (2 * rank - len(ascending) + 1) for rank, load in enumerate(ascending))
 

@@ -71,8 +71,8 @@ class FetchedChunk(NamedTuple):
     is_filtered: bool = False
     until: int | None = None
 
-    def apart(self) -> FetchedChunk:
-        """A view would keep the whole response (fetch.max.bytes) in memory."""
+    def copied(self) -> FetchedChunk:
+        """Return a copy of the records: a part of the response would keep all of it (fetch.max.bytes) in memory."""
         records = self.records
         is_part = isinstance(records, memoryview) and records.nbytes < len(memoryview(records.obj).cast("B"))
         return self._replace(records=bytes(records)) if is_part else self
@@ -105,7 +105,7 @@ class FetchRequests:
         self._offsets = offsets
         self._new_backoff = new_backoff
         self._backoffs: dict[int, RetryBackoff] = {}
-        """A failing broker must not delay requests to others."""
+        """Backoff by broker, because a failing one must not delay requests to others."""
         self._busy: dict[int, UnsentRequest] = {}
         self._buffer: deque[FetchedChunk] = deque()
         self.buffered_bytes = 0
@@ -125,7 +125,7 @@ class FetchRequests:
             if self.is_stale(chunk):
                 self.buffered_bytes -= len(chunk.records)
             elif not self._positions[chunk.partition].is_returnable:
-                retained_chunks.append(chunk.apart())
+                retained_chunks.append(chunk.copied())
             elif chunk.partition in waiting or (chunks and size + len(chunk.records) > bytes_max):
                 retained_chunks.append(chunk)
                 waiting.add(chunk.partition)

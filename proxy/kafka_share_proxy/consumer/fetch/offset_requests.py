@@ -98,7 +98,7 @@ class OffsetRequests:
         self._backoff = backoff
         self._queries: list[_Query] = []
         self._timestamps: dict[TopicPartition, int] = {}
-        """A request may contain a partition only once."""
+        """Requested timestamps by partition. A request may contain a partition only once."""
 
     # Requests of other components
 

@@ -270,7 +270,7 @@ class ClassicMembership(GroupMembership):
     def _joined(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         self._backoff.succeeded()
         self.identity = self.identity._replace(member_id=response.member_id, generation=response.generation_id)
-        self._alive(now, now)
+        self._extend_session(now, now)
         self._leader.deposed()
         try:
             if response.leader == response.member_id:
@@ -286,7 +286,7 @@ class ClassicMembership(GroupMembership):
         return []
 
     def _synced(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
-        self._alive(now, now)
+        self._extend_session(now, now)
         try:
             assigned = frozenset(read_assignment(bytes(response.assignment)).partitions)
         except MalformedAssignment as error:
@@ -305,11 +305,11 @@ class ClassicMembership(GroupMembership):
 
     def _beaten(self, request: UnsentRequest, _: Any, __: float) -> list[BackgroundEvent]:
         self._backoff.succeeded()
-        self._alive(request.context[0], request.context[0])
+        self._extend_session(request.context[0], request.context[0])
         return []
 
-    def _alive(self, sent_at: float, beat_at: float) -> None:
-        """The coordinator's session starts no earlier than the request was sent."""
+    def _extend_session(self, sent_at: float, beat_at: float) -> None:
+        """Extend the session. At the coordinator it starts no earlier than the request was sent."""
         self._session_deadline = sent_at + self._options.session_timeout_s
         self._next_heartbeat = beat_at + self._options.heartbeat_interval_s
 
@@ -331,7 +331,7 @@ class ClassicMembership(GroupMembership):
             keep_id = code is ErrorCode.ILLEGAL_GENERATION
             return self._start_over(now, f"{api}: {code.name}", keep_id=keep_id)
         if api == "Heartbeat" and code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._alive(now, now)
+            self._extend_session(now, now)
             self._rejoin = self._rejoin or "the group rebalances"
             return []
         if code in RETRIABLE:

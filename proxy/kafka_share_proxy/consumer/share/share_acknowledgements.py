@@ -38,7 +38,7 @@ class AcknowledgementSpan(NamedTuple):
     first: int
     last: int
     types: list[int]
-    """One type for all offsets, or one for each offset."""
+    """Types of acknowledgement: one for all offsets, or one for each offset."""
 
 
 def delayed_spans(

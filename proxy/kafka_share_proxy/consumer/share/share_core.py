@@ -223,7 +223,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
     # Events
 
     def handle(self, event: ShareApplicationEvent, _: float) -> None:
-        """Events must arrive in the order of the calls."""
+        """Process an event of the application. Events must arrive in the order of the calls."""
         match event:
             case event_types.Subscribe(topics):
                 self._requests.reopen()

@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 LOST_MAX = 10_000
-"""Beyond it, the oldest lost hold is removed."""
+"""Maximum number of lost holds kept. Beyond it, the oldest one is removed."""
 RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -72,7 +72,7 @@ class Hold:
     renewed_record: Any = None
     """Returned by the next poll after the renewal."""
     on_lost: Callable[[], None] | None = None
-    """Set while the application processes the record."""
+    """Function to call if the lock is lost, set while the application processes the record."""
     lost: ConsumerError | None = None
 
     @property

@@ -214,7 +214,7 @@ class ShareMembership:
         self._next_heartbeat = sent_at + interval_s
 
     def _resolve(self) -> None:
-        """Topics without a known name are assigned when it is known."""
+        """Assign partitions. Those of a topic without a known name are assigned when it is known."""
         if self._pending is None:
             return
         names = {topic_id: self._metadata.topic_name(topic_id) for topic_id in self._pending}

@@ -17,7 +17,7 @@ ACQUIRE_MODES = one_of(AcquireMode)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareConsumerOptions(ClientOptions):
-    """Fixed when a share consumer is opened."""
+    """Settings of a share consumer, fixed when it is opened."""
 
     acknowledgement_mode: AcknowledgementMode = "implicit"
     """share.acknowledgement.mode: `implicit`, where a poll accepts what the poll before returned, or `explicit`."""

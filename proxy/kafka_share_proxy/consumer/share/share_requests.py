@@ -90,14 +90,14 @@ class ShareRequests:
         self._messages = messages
         self._new_backoff = new_backoff
         self._backoffs: dict[int, RetryBackoff] = {}
-        """A failing node must not delay the others."""
+        """Backoff by node, because a failing one must not delay the others."""
         self._sessions: dict[int, ShareSession] = {}
         self._busy: dict[int, UnsentRequest] = {}
         self._buffer: deque[AcquiredChunk] = deque()
         self._not_before: dict[TopicPartition, float] = {}
         """Monotonic seconds."""
         self._misled_since: dict[TopicPartition, float] = {}
-        """When a node first refused a partition and named itself as its leader; monotonic seconds."""
+        """Monotonic seconds when a node first refused a partition and named itself as its leader."""
         self._last_fetched = -1
         self._is_closing = False
 

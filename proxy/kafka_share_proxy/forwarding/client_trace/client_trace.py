@@ -27,7 +27,7 @@ UNDECIDED_MAX = 100
 PAGE_CHARACTERS = 1 << 20
 """Characters of lines after which a page ends."""
 LINE_CHARACTERS_MAX = 16 << 10
-"""A longer line has no body."""
+"""Maximum length of a line. A longer one has no body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

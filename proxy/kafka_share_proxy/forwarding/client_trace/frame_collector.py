@@ -13,7 +13,7 @@ class CollectedFrame(NamedTuple):
     """A frame without its size."""
 
     data: bytes
-    """All of it, or its first bytes."""
+    """Bytes of the frame: all, or the first ones."""
     size: int
 
     @property

@@ -55,7 +55,7 @@ class RangePlan:
 
     @property
     def at_most(self) -> float:
-        """The promise of the plan: `heaviest_to_mean` at most, with CONFIDENCE."""
+        """Upper bound of `heaviest_to_mean`, with the probability CONFIDENCE."""
         count = len(self.weights)
         return self.heaviest_to_mean if self.share_at_most is None else min(self.share_at_most * count, count)
 

@@ -24,7 +24,7 @@ class QueueTotals(NamedTuple):
     hottest_key: str
     """Hash of the key for which most records waited. "-" without key order, or if none waited."""
     waiting: int
-    """Most records that waited for one record of this key."""
+    """Maximum number of records that waited for one record of this key."""
     handed_over_ms: int | None
     """Time of the last hand-over to the brokers, in milliseconds since 1970. None if there was none."""
     taken_back_ms: int | None

@@ -96,7 +96,7 @@ class LockSession:
         note: Callable[[str], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The first `fetch` opens the connection (`dial`)."""
+        """`dial` opens the connection, at the first `fetch`."""
         self.lost = self.renewals = 0
         self._dial, self._name, self._fetch_bytes, self._note, self._now = dial, name, fetch_bytes, note, now
         self._session = ShareSession(node)

@@ -124,7 +124,7 @@ def input_partitions(splits: Iterable[Split]) -> list[datasource.InputPartition]
 
 
 class BatchReader(datasource.DataSourceReader):
-    """Spark sends it to executors, so it holds only options and a predicate."""
+    """Reader of a batch query. Spark sends it to executors, so it holds only options and a predicate."""
 
     def __init__(self, options: SourceOptions) -> None:
         if options.mirror_group:

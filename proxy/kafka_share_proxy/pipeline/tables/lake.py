@@ -33,7 +33,7 @@ class Lake:
     """Tables in a folder, or at a URL that Spark can write to."""
 
     def __init__(self, spark: SparkSession, root: str, table_format: str | None = None) -> None:
-        """`table_format`: of new tables of records."""
+        """`table_format`: format of new tables of records."""
         self._spark = spark
         self._files = Files(spark)
         self._format = table_format

@@ -231,7 +231,7 @@ async def request_in_rounds(
 async def by_query(
     work: Work, responses: Iterable[tuple[dict[Place, Query], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
 ) -> dict[Query, E]:
-    """`entries` lists topic-partition and entry of a response."""
+    """Return the response entry of each query. `entries` lists topic-partition and entry of a response."""
     entry_of = {}
     for chosen, response in responses:
         for place, entry in entries(response):

@@ -336,7 +336,7 @@ def _entry(item: _Item, version: int, committed: bool) -> PartitionResponse:
 
 
 def _empty(index: int, committed: bool) -> PartitionResponse:
-    """Brokers list aborted transactions only where committed records were read."""
+    """Return an entry without records. Brokers list aborted transactions only for read_committed."""
     return messages.FetchResponse.PartitionData(
         partition_index=index, high_watermark=-1, aborted_transactions=[] if committed else None, records=b""
     )

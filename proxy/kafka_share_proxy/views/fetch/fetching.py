@@ -56,10 +56,10 @@ ROOM_CHECK_S = 0.05
 """Seconds between two checks of a request that waits for memory or a thread."""
 
 _ROTATIONS = ConnectionSlot[Iterator[int]](count)
-"""Each request starts with another partition."""
+"""Source of the partition that a request starts with, another one for each request."""
 
 ROUNDS_MAX = 10_000
-"""More would be a bug. The response then contains what was read."""
+"""Maximum number of rounds of reads. More would be a bug. The response then contains what was read."""
 
 
 @dataclass(slots=True, eq=False)

@@ -28,7 +28,7 @@ class PartsOfBatch(NamedTuple):
 
 
 class PartsMaking:
-    """Worker threads run on the account of the request."""
+    """Maker of the parts of batches. Its work in threads counts for the request's connection."""
 
     def __init__(self, reads: ViewReads, workers: Workers, timers: Timers, owner: Hashable) -> None:
         self._reads, self._workers, self._timers, self._owner = reads, workers, timers, owner

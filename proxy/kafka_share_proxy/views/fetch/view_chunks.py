@@ -34,7 +34,7 @@ RUN_OPENED_BYTES = 4 << 20
 """Decompressed bytes after which a run ends. A single larger batch is large work (interfaces.Workers)."""
 
 INLINE_OPENED_BYTES = 256 << 10
-"""A batch that exceeds it is left to a worker thread."""
+"""Maximum decompressed size of a batch that is opened on the loop. A larger one is left to a worker thread."""
 
 SLOT_S = 0.3e-6
 """Seconds that one slot of one batch costs."""

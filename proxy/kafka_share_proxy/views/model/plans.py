@@ -24,7 +24,7 @@ VERSION = 1
 FILE_BYTES_MAX = 1 << 20
 """1024 ranges take some 40 KiB."""
 WEIGHT_MAX = 1e100
-"""So that sums stay finite."""
+"""Maximum weight, so that sums stay finite."""
 
 
 class BadPlan(ProxyError):
@@ -37,9 +37,9 @@ class Plan:
 
     plan_id: str
     starts: tuple[int, ...]
-    """Ascending from 0. A range ends where the next one starts."""
+    """Starts of the ranges, ascending from 0. A range ends where the next one starts."""
     topic: str = ""
-    """Only for information."""
+    """Topic for which the plan was made, for information only."""
     weights: tuple[float, ...] = field(default=(), compare=False)
     """Share of the load of each range."""
 

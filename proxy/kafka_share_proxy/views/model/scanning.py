@@ -146,7 +146,7 @@ class SlotScan:
 
     @property
     def error(self) -> ErrorCode:
-        """An error counts only if it is at the fetch offset."""
+        """Error for the client: one is returned only if it is at the fetch offset."""
         return self.mistake if self.position == self.fetch_offset else ErrorCode.NONE
 
     def take(self, batch: SourceBatch, part: Part, room: int, *, at_least_one: bool) -> bool:
@@ -241,7 +241,7 @@ class BaseScan:
 
 
 def _positions(slots: Iterable[SlotScan]) -> list[BasePosition]:
-    """A slot without an epoch joins the others at its offset."""
+    """Return the different positions of slots. A slot without an epoch joins the others at its offset."""
     positions = {BasePosition(slot.position, slot.last_fetched_epoch) for slot in slots}
     offsets_with_epoch = {position.offset for position in positions if position.last_fetched_epoch >= 0}
     return sorted(

@@ -102,7 +102,7 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 
 def correlation_id(frame: Any) -> int:
-    """`frame` is without size. Raises RemoteProtocolError if it is too short."""
+    """Return the correlation id of a frame without size. Raises RemoteProtocolError if it is too short."""
     try:
         number: int = _CORRELATION_ID(frame, 0)[0]
     except struct.error:
@@ -111,7 +111,7 @@ def correlation_id(frame: Any) -> int:
 
 
 def response_body_offset(key: int, version: int, frame: Any) -> int:
-    """`frame` is without size.
+    """Return the position of the body in a frame without size.
 
     Raises RemoteProtocolError or UnknownVersion.
     """

@@ -80,7 +80,7 @@ class EachOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyBegins:
-    """True if a string field of any array element begins with `prefix`. Faster than `EachOf`."""
+    """Check whether a string field of any array element begins with `prefix`. Faster than `EachOf`."""
 
     array: str
     field: str

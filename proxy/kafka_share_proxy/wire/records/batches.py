@@ -120,7 +120,7 @@ class BatchTable(Sequence[Batch]):
 
     @property
     def rows(self) -> bytes:
-        """The rows as contiguous bytes."""
+        """Contiguous bytes of the rows."""
         if self._first == 0 and self._last * ROW.size == len(self._rows):
             return self._rows
         return self._rows[self._first * ROW.size : self._last * ROW.size]

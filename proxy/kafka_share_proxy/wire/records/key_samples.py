@@ -92,7 +92,7 @@ class SampleShape(NamedTuple):
     """Sum of weight^2 x keys^2."""
     pairs: float
     pairs_max: float
-    """All pairs of keys of one look."""
+    """Number of pairs of keys in one look."""
 
 
 def effective_size(shape: SampleShape, weights: Iterable[float]) -> int:

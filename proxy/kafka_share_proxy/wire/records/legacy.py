@@ -125,7 +125,7 @@ def mended(frame: bytes) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """XXH32 of fewer than 16 bytes, with seed 0."""
+    """Return the XXH32 of fewer than 16 bytes, with seed 0."""
     mask = 0xFFFFFFFF
     value = _PRIMES[4] + len(data)
     whole = len(data) & ~3

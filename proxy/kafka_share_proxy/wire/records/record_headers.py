@@ -23,7 +23,7 @@ class RecordHeaders(Sequence[Header]):
     __slots__ = ("_count", "_decoded", "_raw")
 
     def __init__(self, raw: bytes, count: int) -> None:
-        """The caller has checked all lengths."""
+        """`raw`: encoded headers, of which the caller has checked all lengths."""
         self._raw = raw
         self._count = count
         self._decoded: tuple[Header, ...] | None = None

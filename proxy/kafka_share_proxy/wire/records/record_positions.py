@@ -65,7 +65,7 @@ class RecordPositions:
 
     @property
     def offsets(self) -> memoryview:
-        """The offset of each record, int64."""
+        """Offset of each record, int64."""
         return self.column(0)
 
     @property

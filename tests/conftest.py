@@ -43,7 +43,7 @@ pytest.register_assert_rewrite(
 from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402 - found through the path set above
 from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
-from tests.support import leaks  # noqa: E402
+from tests.support import leaks, worker_reports  # noqa: E402
 from tests.support.brokers import NEWEST, OLD, QUICK, Running  # noqa: E402
 from tests.support.child_processes import children  # noqa: E402
 from tests.support.left_out import is_left_out  # noqa: E402
@@ -190,6 +190,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_NAMES] = itertools.count(1)
     config.stash[_LEFT] = []
     config.pluginmanager.register(leaks)
+    config.pluginmanager.register(worker_reports)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -43,7 +43,7 @@ pytest.register_assert_rewrite(
 from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402 - found through the path set above
 from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
-from tests.support import leaks, worker_reports  # noqa: E402
+from tests.support import known_constants, leaks, worker_reports  # noqa: E402
 from tests.support.brokers import NEWEST, OLD, QUICK, Running  # noqa: E402
 from tests.support.child_processes import children  # noqa: E402
 from tests.support.left_out import is_left_out  # noqa: E402
@@ -129,8 +129,10 @@ def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
     return lambda kind: f"{test}-{kind}-{next(numbers)}"
 
 
+@pytest.hookimpl(trylast=True)  # Hypothesis lets nothing use its folder before
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Import a part of the tests if several processes share the run: the others need not compile that part again.
+    The same for constants that Hypothesis finds.
 
     Each process imports all of them afterwards. What raises here raises there again, and is reported.
     """
@@ -138,10 +140,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if worker is None or not session.config.getoption("loadgroup", False):
         return
     files = sorted((CHECKOUT / "tests").rglob("test_*.py"))
-    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+    part, parts = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for file in files[part::parts]:
         with contextlib.suppress(Exception, pytest.skip.Exception), warnings.catch_warnings():
             warnings.simplefilter("error")  # as in pyproject.toml
             importlib.import_module(".".join(file.relative_to(CHECKOUT).with_suffix("").parts))
+    known_constants.keep(part, parts)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -21,8 +21,6 @@ from kafka_share_proxy.wire.definitions import messages, registry
 
 from tests.support import commit_world, ports, sources, type_checker, view_broker
 
-pytestmark = pytest.mark.xdist_group(type_checker.GROUP)
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 README = CHECKOUT / "proxy" / "README.md"
 ROOMS = "proxy/kafka_share_proxy"
@@ -153,6 +151,7 @@ def mypy_says(path: Path) -> list[tuple[int, str]]:
     return [(int(line), error) for line, error in errors]
 
 
+@pytest.mark.xdist_group(type_checker.GROUP)
 def test_a_mistyped_field_is_found() -> None:
     """Requests, responses, structures and constructors are checked; also an unhandled null, and a wrong response."""
     path = type_checker.program("handler.py", MISTYPED)
@@ -165,6 +164,7 @@ def test_a_mistyped_field_is_found() -> None:
         assert error.startswith(start)
 
 
+@pytest.mark.xdist_group(type_checker.GROUP)
 def test_the_handler_of_the_worked_example_is_checked() -> None:
     """With the text of `proxy/README.md`, and with one letter less."""
     example = README.read_text().split("```python\n", 1)[1].split("```", 1)[0]

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import pytest
 from kafka_share_proxy.wire.definitions import registry, specs
 from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec, snake_case
 from kio.index import load_entity_schema
@@ -18,6 +17,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 from kio.static.constants import EntityType
 
+from tests.support.repeated import repeated
 from tests.wire.samples import Samples, present
 
 ROUNDS = 4
@@ -105,7 +105,7 @@ def assert_value(field: FieldSpec, version: int, mine: Any, its: Any, where: str
         assert same(mine, its), (where, mine, its)
 
 
-@pytest.mark.parametrize(("name", "version", "kio_name"), PAIRS, ids=[f"{name}-{v}" for name, v, _ in PAIRS])
+@repeated("name, version, kio_name", PAIRS)
 def test_same_bytes_and_values_as_kio(name: str, version: int, kio_name: str) -> None:
     """Kio reads our bytes as the same values and writes the same bytes, and we read them back."""
     spec, codec = specs.load(name), registry.codec(name, version)

@@ -10,6 +10,8 @@ from kafka_share_proxy.forwarding.walk.broker_responses import TOKEN, BrokerResp
 from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
+from tests.support.repeated import repeated
+
 FRAME_MAX = 100_000
 
 
@@ -124,7 +126,7 @@ def test_the_entry_of_a_response_with_an_incomplete_header_stays() -> None:
     assert list(walk.pending) == [(1, PLAIN)]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@repeated("seed", range(200))
 def test_any_bytes_give_positions_or_a_protocol_error(seed: int) -> None:
     """The fuzz invariant."""
     rng = random.Random(seed)

@@ -12,6 +12,8 @@ from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Cl
 from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
+from tests.support.repeated import repeated
+
 FRAME_MAX = 100_000
 BUFFER = 1 << 17
 
@@ -213,7 +215,7 @@ def test_another_table_counts_from_the_next_frame_on() -> None:
     assert list(walk.pending) == [(1, FETCH)]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@repeated("seed", range(200))
 def test_any_bytes_give_positions_or_a_protocol_error(seed: int) -> None:
     """The fuzz invariant: nothing else is raised, and no byte is lost or made up."""
     rng = random.Random(seed)

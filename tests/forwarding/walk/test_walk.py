@@ -33,6 +33,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 from tests.support.offset_commits import offset_commit
+from tests.support.repeated import repeated
 
 in_c = pytest.importorskip("kafka_share_proxy.forwarding.walk._walk", reason="the walk could not be built in C here")
 
@@ -183,7 +184,7 @@ def walked(walk: Any, module: Any, data: bytes, cuts: list[int]) -> tuple[list[i
     return stops, list(walk.pending), walk.missing
 
 
-@pytest.mark.parametrize("seed", range(300))
+@repeated("seed", range(300))
 def test_requests_in_c_and_in_python(seed: int) -> None:
     """Frames of every kind, cut anywhere; every third stream has a few bytes changed."""
     compare_requests(seed)
@@ -209,7 +210,7 @@ def changed(data: bytes, random_: random.Random) -> bytes:
     return bytes(random_.randrange(256) if at in positions else byte for at, byte in enumerate(data))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@repeated("seed", range(200))
 def test_responses_in_c_and_in_python(seed: int) -> None:
     """Responses that are forwarded, some that are not, some out of order, with impossible sizes, or unexpected."""
     compare_responses(seed)
@@ -335,7 +336,7 @@ def commit_of(key: int, version: int, random_: random.Random) -> tuple[bytes, bo
 
 
 @pytest.mark.parametrize(("key", "version"), COMMITS)
-@pytest.mark.parametrize("seed", range(12))
+@repeated("seed", range(12))
 def test_commits_of_unknown_groups_are_forwarded_in_c(key: int, version: int, seed: int) -> None:
     """Complete ones; truncated ones wait for more bytes; others that are neither plain nor known are left to the next
     match.

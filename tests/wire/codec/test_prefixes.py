@@ -19,6 +19,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.specs import FIXED_SIZES, FieldSpec
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 
+from tests.support.repeated import repeated
 from tests.wire.samples import Samples
 
 VERSIONS = [
@@ -28,9 +29,7 @@ VERSIONS = [
 ]
 CLIENT_IDS = (None, "", "client-1", "ü" * 200)
 HEADER_TAGS = ((), ((9, b"x" * 200), (70, b"")))
-EVERY_VERSION = pytest.mark.parametrize(
-    ("key", "version"), VERSIONS, ids=[f"{registry.API_KEYS[key]}-{version}" for key, version in VERSIONS]
-)
+EVERY_VERSION = repeated("key, version", VERSIONS)
 
 Wanted = tuple[prefixes.Wish, Callable[[Any], Any]]
 """A wish, and how its value is had from the decoded message."""

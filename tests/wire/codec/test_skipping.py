@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from kafka_share_proxy.wire.codec.skipping import Skipper
 from kafka_share_proxy.wire.definitions import registry
 
+from tests.support.repeated import repeated
 from tests.wire.samples import Samples, every_codec
 
 NAMES = [(name, version) for name, version in every_codec() if name.endswith("Response")]
 
 
-@pytest.mark.parametrize(("name", "version"), NAMES, ids=[f"{name}-{version}" for name, version in NAMES])
+@repeated("name, version", NAMES)
 def test_a_message_is_passed_over_to_its_end(name: str, version: int) -> None:
     """With and without tagged fields in it."""
     spec = registry.codec(name, version).spec

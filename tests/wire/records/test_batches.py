@@ -13,6 +13,8 @@ from kafka_share_proxy.wire.records import batches, compression, records
 from kafka_share_proxy.wire.records.batches import ABORTED, KEPT, MARKER, Batch, BatchTable, split_complete
 from kafka_share_proxy.wire.records.records import Record
 
+from tests.support.repeated import repeated
+
 needs_c = pytest.mark.skipif(batches.KERNEL != "c", reason="the extension was not built here")
 
 
@@ -102,7 +104,7 @@ def test_extension_and_python_fallback_make_the_same_table(seed: int, fetch_offs
 
 
 @needs_c
-@pytest.mark.parametrize("seed", range(200))
+@repeated("seed", range(200))
 def test_damaged_bytes_are_refused_alike(seed: int) -> None:
     """Either both refuse them, or both read the same."""
     chance, log = random.Random(seed), bytearray(any_log(seed, 5))

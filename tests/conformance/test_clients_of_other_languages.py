@@ -16,7 +16,7 @@ import pytest
 
 from tests.conformance.test_stock_clients import FAULTS
 from tests.support.java_programs import java_program
-from tests.support.programs import CLIENTS, built, built_with_go, need, output_of
+from tests.support.programs import CLIENTS, QUICK_BUILD, built, built_with_go, need, output_of
 from tests.support.target_process import CONTROL, TargetProcess, target_process
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -142,7 +142,7 @@ def own_suites() -> Path:
     """Return the compiled tests of franz-go's client, of the version that the client program uses."""
     go = need("go")
     sources = sorted(path for path in (CLIENTS / "franzgo").iterdir() if path.is_file())
-    command = [go, "test", "-c", "-o", "kgo.test", "github.com/twmb/franz-go/pkg/kgo"]
+    command = [go, "test", *QUICK_BUILD, "-c", "-o", "kgo.test", "github.com/twmb/franz-go/pkg/kgo"]
     return built("franzgo-own", command, "kgo.test", sources) / "kgo.test"
 
 

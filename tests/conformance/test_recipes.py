@@ -17,7 +17,7 @@ from kafka_share_proxy.localkafka.java import QUICK_START, find_java
 
 from tests.support import documents
 from tests.support.java_programs import COMPILER
-from tests.support.programs import CLIENTS, built, need
+from tests.support.programs import CLIENTS, QUICK_BUILD, built, need
 from tests.support.target_process import target_process
 
 LIMIT_S = 240
@@ -105,7 +105,9 @@ def test_the_go_recipe_passes(tmp_path: Path) -> None:
     for name in ("go.mod", "go.sum"):
         shutil.copy(CLIENTS / "franzgo" / name, tmp_path)
     (tmp_path / "worker_test.go").write_text(block("go"))
-    assert "--- PASS: TestALockExpiresAndTheCoordinatorMoves" in run([go, "test", "-v", "."], tmp_path)
+    assert "--- PASS: TestALockExpiresAndTheCoordinatorMoves" in run(
+        [go, "test", *QUICK_BUILD, "-vet=off", "-v", "."], tmp_path
+    )
 
 
 def test_the_node_recipe_passes(tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ def need(tool: str) -> str:
 
 
 QUICK_BUILD = ("-gcflags=all=-N -l", "-ldflags=-s -w")
-"""Flags of `go build` for programs that run for seconds: without optimization, a build takes two thirds of the CPU."""
+"""Flags of `go build` and `go test` for programs that run for seconds: without optimization, a build takes two thirds
+of the CPU. With other flags Go compiles its library and all packages once more.
+"""
 
 
 def built(name: str, command: list[str], product: str, sources: Sequence[Path] = ()) -> Path:

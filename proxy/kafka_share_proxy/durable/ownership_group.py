@@ -33,6 +33,7 @@ from kafka_share_proxy.durable.ownership_rules import (
     Lease,
     OwnerInTable,
     ProxyMember,
+    leave_request,
 )
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.boot_clock import boot_time
@@ -286,7 +287,6 @@ class Membership:
 
     async def _rejoin(self, connection: ClusterConnection) -> None:
         """Join the next generation, and continue the heartbeats meanwhile, on another connection."""
-
         await self._coordinator.unless_moved(partial(self._remove_ended, connection))
         joined = trio.Event()
         self._events.rejoins()
@@ -315,11 +315,10 @@ class Membership:
 
         One that has joined again meanwhile has another id, and stays.
         """
-        ended = dict(self._ended)
-        if not ended:
+        if not (ended := dict(self._ended)):
             return
-        request = _leaving(ended.values(), "its process has ended")
-        response = await connection.send_request(ApiKey.LEAVE_GROUP, request)
+        reason = "its process has ended"
+        response = await connection.send_request(ApiKey.LEAVE_GROUP, leave_request(ended.values(), reason))
         code = ErrorCode.of(response.error_code)
         if code in COORDINATOR_ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
@@ -486,7 +485,7 @@ class Membership:
     async def _leave(self) -> None:
         if self.generation < 0 or self._will_rejoin:
             return
-        request = _leaving([(self._member_id, self._instance)], "shutdown")
+        request = leave_request([(self._member_id, self._instance)], "shutdown")
         with trio.move_on_after(LEAVE_S, shield=True):
             try:
                 await self._coordinator.find()
@@ -499,10 +498,3 @@ class Membership:
     def _will_rejoin(self) -> bool:
         """True if no other proxy waits for this one to leave, and the group recognizes its name after a restart."""
         return bool(self._is_only_member) and self._instance is not None and not self._lease.is_rebalancing
-
-
-def _leaving(identities: Iterable[tuple[str, str | None]], reason: str) -> messages.LeaveGroupRequest:
-    """Return the request that removes members, named by their ids and names."""
-    request = messages.LeaveGroupRequest
-    members = [request.MemberIdentity(member_id=i, group_instance_id=n or None, reason=reason) for i, n in identities]
-    return request(group_id=GROUP, members=members)

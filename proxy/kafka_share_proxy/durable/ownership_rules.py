@@ -199,3 +199,10 @@ def decode_table(data: bytes) -> dict[str, OwnerInTable]:
 def is_mine(member_id: str, owner: OwnerInTable, my_id: str, my_instance: str | None) -> bool:
     """Compare ids. A static member that rejoined has another id than the table."""
     return member_id == my_id or bool(my_instance and owner.instance == my_instance)
+
+
+def leave_request(identities: Iterable[tuple[str, str | None]], reason: str) -> messages.LeaveGroupRequest:
+    """Return the request that removes members, named by their ids and names."""
+    request = messages.LeaveGroupRequest
+    members = [request.MemberIdentity(member_id=i, group_instance_id=n or None, reason=reason) for i, n in identities]
+    return request(group_id=GROUP, members=members)

@@ -30,8 +30,9 @@ def damaged(dice: random.Random) -> bytes:
     if dice.random() < 0.02:
         return dice.randbytes(dice.randrange(200))
     codec = dice.choice((0, 0, 0, 1, 2, 3, 4))
-    if dice.random() < 0.1:
-        batch = bytearray(long_records(dice.randrange(1000)))
+    kind = dice.random()
+    if kind < 0.2:
+        batch = bytearray((long_records if kind < 0.1 else records_of_one_size)(dice.randrange(1000)))
     else:
         batch = bytearray(sample(dice.randrange(1000), dice.randrange(40), gaps=dice.random() < 0.5, codec=codec))
     for _ in range(dice.choice((0, 1, 1, 2, 5))):
@@ -101,10 +102,21 @@ def kernel_of(module: Any) -> Any:
 
 
 def sound(number: int) -> bytes:
-    """With and without gaps, with long records, and what compaction leaves."""
+    """With and without gaps, with long records, with records of one size, and what compaction leaves."""
     if number == 0:
         return records.build_batch(0, [], last_offset=5)
+    if number % 6 == 4:
+        return records_of_one_size(number)
     return long_records(number) if number % 6 == 5 else sample(number, 5 + number, gaps=number % 2 == 1)
+
+
+def records_of_one_size(seed: int) -> bytes:
+    """Records whose lengths are the same but for a few of them."""
+    dice = random.Random(seed)
+    size = dice.choice((3, 20, 90))
+    sizes = [size if dice.random() < 0.95 else dice.randrange(100) for _ in range(dice.randrange(100))]
+    alike = [Record(b"%04d" % dice.randrange(10_000), bytes(of), (), 0, number) for number, of in enumerate(sizes)]
+    return records.build_batch(0, alike, last_offset=max(0, len(alike) - 1))
 
 
 def long_records(seed: int) -> bytes:

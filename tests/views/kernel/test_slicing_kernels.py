@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,58 @@ def test_any_byte_of_records_that_are_alike(value_size: int) -> None:
             changed = bytearray(batch)
             changed[position] = value
             same(records.seal(bytes(changed)), EvenCut(3), range(3), 0)
+
+
+FIRST = Record(b"key-0000", b"v" * 43)
+
+
+@cache
+def of_one_size(number: int, variant: int) -> Record:
+    """Build a record that takes 60 bytes after the first one, in one of several ways."""
+    for filler in range(60):
+        key, value, headers, timestamp = (
+            (b"key-%04d" % number, b"v" * filler, (), number % 60),
+            (b"key-%04d" % number, b"v" * filler, (), 100 + number),
+            (b"key-%05d" % number, b"v" * filler, (), 0),
+            (None, b"v" * filler, (), 0),
+            (b"k" * filler, None, (), 0),
+            (b"key-%04d" % number, b"v" * filler, (("h", None),), 0),
+            (b"key-%04d" % number, b"v" * filler, (("", b""),), 20_000),
+        )[variant]
+        record = Record(key, value, headers, timestamp, number)
+        if len(records.build_batch(0, [FIRST, record])) == len(records.build_batch(0, [FIRST])) + 60:
+            return record
+    raise AssertionError("no record of that size")
+
+
+@needs_c
+@pytest.mark.parametrize("most", [0, 2, 3])
+@pytest.mark.parametrize("variant", range(7))
+def test_records_of_one_size_whose_other_lengths_differ(most: int, variant: int) -> None:
+    """The kernel compares all lengths of a record with those before it, on every kind of processor."""
+    slicing._slicing.pretend(most)
+    try:
+        for at in (1, 2, 3, 9, 10, 11, 61, 62, 63, 64, 65, 66, 198, 199):
+            alike = [FIRST, *(of_one_size(number, variant if number == at else 0) for number in range(1, 200))]
+            for cut in (EvenCut(2), StripeCut(3)):
+                assert same(records.build_batch(0, alike), cut, [1], 0) is not None
+                assert same(records.build_batch(0, alike), cut, [0, 1], 7) is not None
+    finally:
+        slicing._slicing.pretend(3)
+
+
+@needs_c
+@pytest.mark.parametrize("first", [0, 60, 8185])
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 63, 64, 65, 66, 67, 130])
+def test_records_of_one_size_up_to_the_last_byte(count: int, first: int) -> None:
+    """Values of one size with offset deltas of one, two and three bytes; and every part of the batch again."""
+    alike = [Record(b"%08d" % n, bytes(30), (), 0, n) for n in range(first, first + count)]
+    source = records.build_batch(0, alike)
+    for slot in range(2):
+        part = same(source, EvenCut(2), [slot], first + 1)
+        assert part is not None
+        if part[0][0] is not None:
+            assert same(bytes(part[0][0]), EvenCut(2), [slot], 0) is not None
 
 
 @needs_c

@@ -92,7 +92,8 @@ INLINE uint32_t slot_in_ranges(const Cut *cut, const uint8_t *key, uint32_t size
 
 /* ---- records ---- */
 
-typedef struct { uint32_t start, size, part; } Note; /* one kept record, and its part */
+typedef struct { uint32_t start, size; } Extent;
+typedef struct { Extent record; uint32_t part; } Note; /* one kept record, and its part */
 
 typedef struct {
     uint64_t tally; /* during `scan`: its records times 2^32, plus their bytes */
@@ -163,6 +164,13 @@ INLINE const uint8_t *short_number(const uint8_t *p, uint32_t *number) {
     return p + 2;
 }
 
+/* The same without a branch: values of about 64 bytes have lengths of one or two bytes at random. */
+INLINE const uint8_t *varying_number(const uint8_t *p, uint32_t *number) {
+    const uint32_t is_long = p[0] >> 7;
+    *number = (p[0] & 0x7F) | ((uint32_t)p[1] << 7 & (0 - is_long));
+    return p + 1 + is_long;
+}
+
 INLINE const uint8_t *read_usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
     uint32_t size, delta, value_size;
     p = short_number(p, &size);
@@ -175,33 +183,21 @@ INLINE const uint8_t *read_usual_record(Step *step, uint32_t i, const uint8_t *p
     step->delta[i] = delta >> 1;
     step->key[i] = p;
     step->key_size[i] = key_size >> 1;
-    p = short_number(p + (key_size >> 1), &value_size);
+    p = varying_number(p + (key_size >> 1), &value_size);
     uint32_t unusual = ((size | delta | value_size) & BUT_TWO_BYTES) | (key_size & BUT_SMALL) | end[-1];
     return unusual || end - p != (ptrdiff_t)(value_size >> 1) + 1 ? NULL : end;
 }
-#else
-enum { USUAL_ROOM = 1 };
-INLINE const uint8_t *read_usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
-    (void)step, (void)i, (void)p, (void)body_end;
-    return NULL;
-}
-#endif
 
-#ifdef HAS_X86
 /* Lengths of the numbers of a usual record: mostly the same as in the record before it. */
 typedef struct {
-    uint64_t stops, is;           /* bits of its first eight bytes that end numbers, and their values */
-    uint64_t size, delta, key;    /* bits of these numbers */
-    uint32_t value_stops, value_is, value, value_bytes;
-    uint32_t size_bytes, key_at, misses; /* position of its key; misses until no shape is learned again */
+    uint64_t stops, is;        /* bits of its first eight bytes that end numbers, and their values; is = 1: none */
+    uint64_t size, delta, key; /* bits of these numbers */
+    uint32_t size_bytes, key_at, delta_shift; /* the last two: positions in bytes and in bits */
+    uint32_t misses, attempts;                /* until no shape is learned again; until no repetition is looked for again */
+    uint32_t previous_size;                   /* bytes of the record before */
 } Shape;
 
-/* Return the bits of a mask, close together (an intrinsic would not be inlined here). */
-INLINE uint64_t extract_bits(uint64_t bits, uint64_t mask) {
-    uint64_t extracted;
-    __asm__("pextq %2, %1, %0" : "=r"(extracted) : "r"(bits), "r"(mask));
-    return extracted;
-}
+INLINE int has_shape(const Shape *shape, const uint8_t *p) { return (native64(p) & shape->stops) == shape->is; }
 
 /* Get the shape of a record that read_usual_record() has read. */
 static __attribute__((noinline)) void learn_shape(Shape *shape, const uint8_t *p) {
@@ -210,7 +206,7 @@ static __attribute__((noinline)) void learn_shape(Shape *shape, const uint8_t *p
         if (p[i] < 0x80 || number == 1) at[number++] = i + 1;
     shape->misses--;
     shape->stops = 0;
-    shape->is = 1; /* none */
+    shape->is = 1;
     if (at[4] > 8) return;
     const uint64_t all = ~(uint64_t)0 >> (64 - 8 * at[4]);
     shape->stops = 0x8080808080808080u & all & ~((uint64_t)0x80 << 8 * at[0]);
@@ -220,16 +216,85 @@ static __attribute__((noinline)) void learn_shape(Shape *shape, const uint8_t *p
     shape->key = (uint64_t)0x7F << 8 * at[3];
     shape->size_bytes = at[0];
     shape->key_at = at[4];
-    shape->value_bytes = p[at[4] + (p[at[3]] >> 1)] < 0x80 ? 1 : 2;
-    shape->value = shape->value_bytes == 1 ? 0x7F : 0x7F7F;
-    shape->value_stops = shape->value_bytes == 1 ? 0x80 : 0x8080;
-    shape->value_is = shape->value_bytes == 1 ? 0 : 0x80;
+    shape->delta_shift = 8 * at[2];
 }
 
+#ifdef HAS_X86
+/* Return the bits of a mask, close together (an intrinsic would not be inlined here). */
+INLINE uint64_t extract_bits(uint64_t bits, uint64_t mask) {
+    uint64_t extracted;
+    __asm__("pextq %2, %1, %0" : "=r"(extracted) : "r"(bits), "r"(mask));
+    return extracted;
+}
+#else
+#define extract_bits(bits, mask) ((void)(bits), (void)(mask), 0)
+#endif
+
+/* Read up to `most` records from p on, as number i and the next ones, while all their lengths are those of the usual record
+ * before p, of `size` bytes: to compare three places of each is enough then. Return their number. */
+INLINE uint32_t read_repetition(const Shape *shape, int by_shape, Step *step, uint32_t i, const uint8_t *p, size_t size,
+                                uint32_t most) {
+    const uint8_t *const model = p - size;
+    if (!has_shape(shape, model)) return 0;
+    const uint32_t key_size = step->key_size[i - 1], shift = shape->delta_shift;
+    const size_t value_at = shape->key_at + key_size, later = 5 * size;
+    const uint64_t sign = (uint64_t)1 << shift, front_bits = shape->stops | shape->size | shape->key | sign;
+    const uint64_t front = native64(model), delta_bits = shape->delta & ~sign;
+    const uint32_t back = native16(model + value_at), back_bits = back & 0x80 ? 0xFFFF : 0xFF;
+    const uint32_t upper_bits = (uint32_t)(shape->delta >> shift >> 2) & 0x1FC0;
+    uint32_t *const delta = step->delta + i, count = 0;
+    for (const uint8_t *at = p; count < most; count++, at += size) {
+        const uint64_t its_front = native64(at);
+        const uint32_t other_back = (native16(at + value_at) ^ back) & back_bits;
+        if (((its_front ^ front) & front_bits) | other_back | at[size - 1]) break;
+        delta[count] = by_shape ? (uint32_t)extract_bits(its_front, delta_bits)
+            : ((uint32_t)(its_front >> shift >> 1) & 0x3F) | ((uint32_t)(its_front >> shift >> 2) & upper_bits);
+        PREFETCH(at, later);
+    }
+    uint32_t *const start = step->start + i, *const key_sizes = step->key_size + i, next = start[-1];
+    for (uint32_t j = 0; j < count; j++) {
+        start[j] = next += (uint32_t)size;
+        key_sizes[j] = key_size;
+    }
+    const uint8_t *key = p + shape->key_at;
+    for (uint32_t j = 0; j < count; j++, key += size) step->key[i + j] = key;
+    return count;
+}
+
+/* Its loop needs most registers; inlined, it would read them from memory. Vectors must be as wide as where they are read:
+ * the processor does not forward a read from two writes. */
+#define REPETITION(name, target, by_shape)                                                          \
+    static __attribute__((noinline)) target uint32_t name(const Shape *shape, Step *step, uint32_t i, const uint8_t *p,  \
+                                                          size_t size, uint32_t most) {             \
+        return read_repetition(shape, by_shape, step, i, p, size, most);                            \
+    }
+REPETITION(repetition_plain, , 0)
+#ifdef HAS_X86
+REPETITION(repetition_wide, WIDE, 0)
+REPETITION(repetition_by_shape, FOLDING, 1)
+#else
+#define repetition_wide repetition_plain
+#define repetition_by_shape repetition_plain
+#endif
+#else
+enum { USUAL_ROOM = 1 };
+typedef struct { uint64_t is; uint32_t misses, attempts, previous_size; } Shape;
+INLINE const uint8_t *read_usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
+    (void)step, (void)i, (void)p, (void)body_end;
+    return NULL;
+}
+#define has_shape(shape, p) 1
+#define learn_shape(shape, p) ((void)0)
+#define repetition_plain(shape, step, i, p, size, most) 0
+#define repetition_wide repetition_plain
+#define repetition_by_shape repetition_plain
+#endif
+
+#ifdef HAS_X86
 /* As read_usual_record(), for a record of that shape. NULL: it has another shape, or is invalid. */
 INLINE const uint8_t *read_shaped_record(const Shape *shape, Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
     const uint64_t front = native64(p);
-    if ((front & shape->stops) != shape->is) return NULL;
+    if (!has_shape(shape, p)) return NULL;
     const uint32_t size = (uint32_t)extract_bits(front, shape->size), delta = (uint32_t)extract_bits(front, shape->delta);
     const uint32_t key_size = (uint32_t)extract_bits(front, shape->key);
     const uint8_t *const record = p + shape->size_bytes, *const end = record + (size >> 1);
@@ -238,30 +303,49 @@ INLINE const uint8_t *read_shaped_record(const Shape *shape, Step *step, uint32_
     step->delta[i] = delta >> 1;
     step->key[i] = p;
     step->key_size[i] = key_size >> 1;
-    p += key_size >> 1;
-    const uint32_t back = p[0] | (uint32_t)p[1] << 8, value_size = (uint32_t)extract_bits(back, shape->value);
-    const uint32_t odd = ((size | delta | key_size | value_size) & 1) | end[-1];
-    if ((back & shape->value_stops) != shape->value_is || odd) return NULL;
-    return end - p == (ptrdiff_t)(value_size >> 1) + (ptrdiff_t)shape->value_bytes + 1 ? end : NULL;
+    uint32_t value_size;
+    p = varying_number(p + (key_size >> 1), &value_size);
+    const uint32_t unusual = ((size | delta | key_size) & 1) | (value_size & BUT_TWO_BYTES) | end[-1];
+    return unusual || end - p != (ptrdiff_t)(value_size >> 1) + 1 ? NULL : end;
 }
 #else
-typedef struct { uint64_t is; uint32_t misses; } Shape;
 #define read_shaped_record(shape, step, i, p, body_end) NULL
-#define learn_shape(shape, p) ((void)0)
 #endif
 
+enum { REPETITION_MIN = 8 }; /* fewer records: looking for it did not pay */
+
+/* Read what repeats the lengths of the usual record before p, of `size` bytes, up to `most` records. Return their number. */
+INLINE uint32_t repetition(Shape *shape, Step *step, uint32_t i, int by_eights, int by_shape, const uint8_t *p, uint32_t size,
+                           uint32_t most) {
+    const uint32_t found = by_shape ? repetition_by_shape(shape, step, i, p, size, most)
+        : by_eights ? repetition_wide(shape, step, i, p, size, most) : repetition_plain(shape, step, i, p, size, most);
+    shape->attempts -= found < REPETITION_MIN && found < most;
+    return found;
+}
+
 /* Read positions, keys and offsets of `count` records from p on. Return their end; NULL: one is invalid. */
-INLINE const uint8_t *walk(const Job *job, Step *step, Shape *shape, const uint8_t *p, uint32_t count) {
+INLINE const uint8_t *walk(const Job *job, Step *step, Shape *shape, int by_eights, int by_shape, const uint8_t *p,
+                           uint32_t count) {
     const uint8_t *const body = job->body, *const body_end = body + job->body_size;
     const int64_t delta_max = job->delta_max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count;) {
         const uint8_t *end = NULL;
-        if (LIKELY(body_end - p >= USUAL_ROOM) && !(shape && (end = read_shaped_record(shape, step, i, p, body_end)))
-            && (end = read_usual_record(step, i, p, body_end)) && shape && shape->misses) learn_shape(shape, p);
+        if (LIKELY(body_end - p >= USUAL_ROOM) && !(by_shape && (end = read_shaped_record(shape, step, i, p, body_end)))
+            && (end = read_usual_record(step, i, p, body_end)) && shape->misses && !has_shape(shape, p))
+            learn_shape(shape, p);
+        const int is_usual = end != NULL;
         if (!LIKELY(end) && !(end = read_any_record(step, i, p, body_end, delta_max))) return NULL;
-        step->start[i] = (uint32_t)(p - body);
+        step->start[i++] = (uint32_t)(p - body);
         PREFETCH(end, 4 * (end - p)); /* a later record begins about here */
+        const uint32_t size = (uint32_t)(end - p), is_same_size = size == shape->previous_size;
+        shape->previous_size = size;
         p = end;
+        if (is_same_size && is_usual && size >= 8 && shape->attempts) {
+            const uint32_t fit = (uint32_t)(body_end - p) / size, wanted = count - i;
+            const uint32_t found = repetition(shape, step, i, by_eights, by_shape, p, size, fit < wanted ? fit : wanted);
+            p += (size_t)found * size;
+            i += found;
+        }
     }
     step->start[count] = (uint32_t)(p - body);
     return p;
@@ -369,8 +453,8 @@ INLINE void note(Job *job, const Step *step, uint32_t count, int rising) {
         const uint32_t start = step->start[i], size = step->start[i + 1] - start, delta = step->delta[i];
         uint32_t part_index = part_of[step->slot[i]];
         part_index = delta >= from_delta ? part_index : dropped;
-        to->start = start;
-        to->size = size;
+        to->record.start = start;
+        to->record.size = size;
         to->part = part_index;
         to += (part_index - dropped) >> 31; /* compilers make a branch of `part_index != dropped` */
         Part *part = parts + part_index;
@@ -380,21 +464,51 @@ INLINE void note(Job *job, const Step *step, uint32_t count, int rising) {
     job->kept = (uint32_t)(to - job->notes);
 }
 
+/* The same for a single part, which gets one slot. Only the position of the next note depends on the record before. */
+INLINE void note_one_part(Job *job, uint32_t slot, const Step *step, uint32_t count) {
+    const uint32_t from_delta = job->from_delta;
+    Extent record[STEP];
+    uint32_t is_kept[STEP], bytes = 0, highest = 0; /* bytes: below 2^32, as those of the batch */
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t start = step->start[i], size = step->start[i + 1] - start;
+        record[i].start = start;
+        record[i].size = size;
+        is_kept[i] = (uint32_t)(step->slot[i] == slot) & (uint32_t)(step->delta[i] >= from_delta);
+        const uint32_t mask = 0 - is_kept[i], last = (step->delta[i] + 1) & mask;
+        bytes += size & mask;
+        highest = last > highest ? last : highest;
+    }
+    Note *const notes = job->notes + job->kept, *to = notes;
+    for (uint32_t i = 0; i < count; i++) {
+        to->record = record[i];
+        to->part = 0;
+        to += is_kept[i];
+    }
+    Part *const part = job->part;
+    part->tally += ((uint64_t)(to - notes) << 32) + bytes;
+    part->last = (int64_t)highest - 1 > part->last ? (int64_t)highest - 1 : part->last;
+    job->kept = (uint32_t)(to - job->notes);
+}
+
 /* Walk all records; 0: one is invalid. */
 INLINE int walk_all(Job *job, int rule, int by_eights, int by_shape) {
     const uint8_t *p = job->body, *body_end = p + job->body_size;
-    uint32_t previous_delta = 0;
+    uint32_t previous_delta = 0, only_slot = 0;
     int rising = 1;
+    while (job->parts == 1 && job->part_of[only_slot]) only_slot++;
     Step step;
-    Shape shape = {.is = 1, .misses = 16 + job->count / 16};
+    Shape shape = {.is = 1, .misses = 16 + job->count / 16, .attempts = 16 + job->count / 64};
     for (uint32_t remaining = job->count, count; remaining; remaining -= count) {
         count = remaining < STEP ? remaining : STEP;
-        if (!(p = walk(job, &step, by_shape ? &shape : NULL, p, count)) || !are_within(job, &step, count, previous_delta, &rising)) return 0;
+        if (!(p = walk(job, &step, &shape, by_eights, by_shape, p, count))) return 0;
+        if (!are_within(job, &step, count, previous_delta, &rising)) return 0;
         previous_delta = step.delta[count - 1];
         if (rule != STRIPES && by_eights) hash_by_eights(job, &step, count);
         if (rule != STRIPES && !by_eights) hash_one_by_one(job, &step, 0, count);
         assign_slots(job, rule, &step, count);
-        if (rising) note(job, &step, count, 1); else note(job, &step, count, 0);
+        if (job->parts == 1) note_one_part(job, only_slot, &step, count);
+        else if (rising) note(job, &step, count, 1);
+        else note(job, &step, count, 0);
     }
     return p == body_end;
 }
@@ -456,7 +570,7 @@ static const char *scan(Job *job) {
 /* ---- parts ---- */
 
 /* Steps of checksums: smaller ones are slowed by each start, and larger ones read bytes that have left the cache. */
-enum { SUM_STEP = PIECE_MAX, SUM_EACH = 64 << 10, SUM_AHEAD = 64 << 10 };
+enum { SUM_STEP = PIECE_MAX, SUM_EACH = 16 << 10 };
 enum { STRETCH = 64, COPY_SPARE = 128, COPY_MAX = 512 };
 #if defined(__GNUC__)
 typedef uint8_t Block __attribute__((vector_size(32), aligned(1), may_alias));
@@ -486,6 +600,17 @@ INLINE void append(Part *part, const uint8_t *from, size_t size, int spare) {
     copy(to, from, size, spare && part->end - part->cursor >= COPY_SPARE);
 }
 
+/* Append records to a single part. */
+INLINE void append_all(Part *part, const uint8_t *body, const Note *note, const Note *end, int spare) {
+    uint8_t *to = part->cursor, *const spare_end = part->end - (part->size < COPY_SPARE ? part->size : COPY_SPARE);
+    for (; note < end; note++) {
+        uint8_t *const next = to + note->record.size;
+        copy(to, body + note->record.start, note->record.size, spare && next <= spare_end);
+        to = next;
+    }
+    part->cursor = to;
+}
+
 /* Update the checksum of a part up to its write position, while the bytes are in the cache. */
 static void update_crc(Part *part) {
     part->crc = crc32c(part->crc, part->summed, (size_t)(part->cursor - part->summed));
@@ -495,7 +620,7 @@ static void update_crc(Part *part) {
 /* Update the checksum of the input at least up to `end`, mostly further: the bytes copied next are then in the cache. */
 static void read_ahead(Job *job, const uint8_t *end) {
     const size_t remaining = job->batch_size - job->read, needed = (size_t)(end - job->batch) - job->read;
-    const size_t size = needed > SUM_AHEAD ? needed : SUM_AHEAD < remaining ? SUM_AHEAD : remaining;
+    const size_t size = needed > SUM_STEP ? needed : SUM_STEP < remaining ? SUM_STEP : remaining;
     job->crc = crc32c(job->crc, job->batch + job->read, size);
     job->read += size;
 }
@@ -503,7 +628,7 @@ static void read_ahead(Job *job, const uint8_t *end) {
 /* Return the index of the first kept record with fewer than COPY_SPARE bytes after it. */
 static uint32_t notes_near_end(const Job *job) {
     uint32_t i = job->kept;
-    while (i && job->body_size - job->notes[i - 1].start - job->notes[i - 1].size < COPY_SPARE) i--;
+    while (i && job->body_size - job->notes[i - 1].record.start - job->notes[i - 1].record.size < COPY_SPARE) i--;
     return i;
 }
 
@@ -517,13 +642,14 @@ INLINE void fill_by_stretches(Job *job) {
         const int spare = i < near_end;
         stretch_end = i + STRETCH < (spare ? near_end : job->kept) ? i + STRETCH : spare ? near_end : job->kept;
         const Note *note = job->notes + i, *const end = job->notes + stretch_end;
-        if (body + end[-1].start + end[-1].size > read) {
-            read_ahead(job, body + end[-1].start + end[-1].size);
+        if (body + end[-1].record.start + end[-1].record.size > read) {
+            read_ahead(job, body + end[-1].record.start + end[-1].record.size);
             read = job->batch + job->read;
         }
-        for (; note < end; note++) append(parts + note->part, body + note->start, note->size, spare);
-        if (end[-1].start - summed_at < SUM_EACH) continue;
-        summed_at = end[-1].start;
+        if (job->parts == 1) append_all(parts, body, note, end, spare);
+        else for (; note < end; note++) append(parts + note->part, body + note->record.start, note->record.size, spare);
+        if (end[-1].record.start - summed_at < SUM_EACH) continue;
+        summed_at = end[-1].record.start;
         for (uint32_t j = 0; j < job->parts; j++)
             if (parts[j].out && parts[j].cursor - parts[j].summed >= SUM_STEP) update_crc(parts + j);
     }
@@ -542,17 +668,17 @@ MULTIPLYING static void fill_by_pieces(Job *job) {
     uint32_t batch_crc = ~job->crc;
     for (uint32_t i = 0; i < job->kept; i++) {
         const Note *note = &job->notes[i];
-        const uint8_t *from = job->body + note->start;
+        const uint8_t *from = job->body + note->record.start;
         if (read && read < from) batch_crc = crc_by_pieces(batch_crc, read, (size_t)(from - read));
         Part *part = &job->part[note->part];
         uint32_t crc = ~part->crc;
-        for (size_t remaining = note->size, piece_size; remaining; remaining -= piece_size, from += piece_size) {
+        for (size_t remaining = note->record.size, piece_size; remaining; remaining -= piece_size, from += piece_size) {
             piece_size = remaining < PIECE_MAX ? remaining : PIECE_MAX;
             const uint64_t piece = crc_of_piece(from, piece_size);
             batch_crc = (uint32_t)joined(batch_crc, piece, piece_size);
             crc = (uint32_t)joined(crc, piece, piece_size);
         }
-        append(part, job->body + note->start, note->size, i < near_end);
+        append(part, job->body + note->record.start, note->record.size, i < near_end);
         part->crc = ~crc;
         part->summed = part->cursor;
         read = read ? from : NULL;

@@ -18,6 +18,7 @@
 
 /* ---- numbers ---- */
 
+INLINE uint32_t native16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return v; }
 INLINE uint32_t native32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 INLINE uint64_t native64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 INLINE uint32_t little32(const uint8_t *p) {

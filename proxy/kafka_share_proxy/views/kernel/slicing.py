@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from kafka_share_proxy.views.kernel import slicing_in_python
@@ -57,7 +56,7 @@ class Slice(NamedTuple):
     records: int
 
 
-_as_slice: Callable[[slicing_in_python.Part], Slice] = partial(tuple.__new__, Slice)
+_as_slice: Callable[[type[Slice], slicing_in_python.Part], Slice] = tuple.__new__
 """`Slice._make` without its frame."""
 
 _EXPANSION = 4
@@ -117,16 +116,20 @@ def split_counted(
 ) -> tuple[list[Slice], int]:
     """Return also the decompressed bytes, 0 if the batch is not compressed."""
     requested_slots = range(cut.slots) if slots is None else slots
-    if requested_slots and not 0 <= min(requested_slots) <= max(requested_slots) < cut.slots:
-        raise ValueError(f"slots {list(requested_slots)} of {cut.slots}")
+    slots_of_cut = cut.slots
+    for slot in requested_slots:  # mostly one or a few: min() and max() take longer
+        if not 0 <= slot < slots_of_cut:
+            raise ValueError(f"slots {list(requested_slots)} of {slots_of_cut}")
     size = 0
     try:
-        if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
-            batch = memoryview(legacy.as_batch(batch, decompressed_max))
-            size = len(batch)
-        body = opened(batch, decompressed_max)
-        size = size if body is None else len(body)
-        parts = list(map(_as_slice, _kernel(batch, body, cut, requested_slots, from_offset)))
+        body = None
+        if len(batch) <= _ATTRIBUTES_AT or batch[_MAGIC_AT] != 2 or batch[_ATTRIBUTES_AT] & COMPRESSION_MASK:
+            if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
+                batch = memoryview(legacy.as_batch(batch, decompressed_max))
+                size = len(batch)
+            body = opened(batch, decompressed_max)
+            size = size if body is None else len(body)
+        parts = [_as_slice(Slice, part) for part in _kernel(batch, body, cut, requested_slots, from_offset)]
     except compression.CodecMissing as error:
         raise CodecUnavailable(str(error)) from error
     except compression.OpenedTooLarge as error:

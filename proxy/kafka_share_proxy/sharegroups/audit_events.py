@@ -19,7 +19,7 @@ from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, GAP, REJEC
 from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite
 from kafka_share_proxy.sharegroups.model.group import Member
-from kafka_share_proxy.sharegroups.model.offset_runs import REJECTED, GivenBack, OffsetRun
+from kafka_share_proxy.sharegroups.model.offset_runs import REJECTED, EndedDelivery, OffsetRun
 from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition, Transition
 from kafka_share_proxy.sharegroups.model.queue_partition import QueuePartition
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -112,12 +112,12 @@ class ShareAudit:
         if isinstance(transition, DeadLetterWrite):
             self._dead_letters(key, transition, ending)
             return
-        for expired_lock in transition.given_back:
+        for expired_lock in transition.ended_deliveries:
             self._settled(key, expired_lock, LOCK_TIMEOUT, ending)
-        kinds = transition.kinds
+        types = transition.acknowledge_types
         for index, run in enumerate(transition.runs):
             if run.pending is transition and run.partition is partition:
-                outcome = OUTCOMES[kinds[index]] if kinds else SESSION_CLOSE
+                outcome = OUTCOMES[types[index]] if types else SESSION_CLOSE
                 self._settled(key, run, FORCED_RELEASE if transition.is_forced else outcome, ending)
         if isinstance(partition, QueuePartition):
             self._delayed(key, partition, transition, ending)
@@ -125,7 +125,7 @@ class ShareAudit:
     def reverted(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
         """Record a change that the store refused: locks that expired in the meantime are free again."""
         ending = self._ending(key, partition, lock_s)
-        for expired_lock in transition.given_back:
+        for expired_lock in transition.ended_deliveries:
             self._settled(key, expired_lock, LOCK_TIMEOUT, ending)
 
     def renewed(self, key: ShareKey) -> None:
@@ -143,10 +143,10 @@ class ShareAudit:
     def replacing(self, request: Request, begins: Mapping[ShareKey, int | None]) -> Replacing:
         """Prepare events for replaced state. `begins`: new start offset by share partition. None if it is deleted."""
         shares = {key: self._coordinator.share(key) for key in begins}
-        before = {key: None if share is None else share.partition.start_offset for key, share in shares.items()}
-        return Replacing(self._audit, request, begins, before)
+        start_offsets = {key: None if share is None else share.partition.start_offset for key, share in shares.items()}
+        return Replacing(self._audit, request, begins, start_offsets)
 
-    def _settled(self, key: ShareKey, ended: GivenBack | OffsetRun, outcome: str, ending: _Ending) -> None:
+    def _settled(self, key: ShareKey, ended: EndedDelivery | OffsetRun, outcome: str, ending: _Ending) -> None:
         sums, start_offset, lock_s, now, wall_ms = ending
         held_s = max(now - ended.acquired_at, 0.0)
         renew_ms = round(max(held_s - lock_s, 0.0) * 1000) if ended.renewals else 0
@@ -215,9 +215,11 @@ class ShareAudit:
         now = self._timers.now()
         for key, share in nlargest(BLOCKED_PARTITIONS_MAX, shares, key=_blocked_records):
             share.note_oldest(now)
-            for each in share.partition.blocked():
-                blocked_ms = round((now - share.oldest_since) * 1000) if each.behind == share.oldest else None
-                values = (f"{each.hash:016x}", each.behind, each.waiting, blocked_ms)
+            for blocked_key in share.partition.blocked():
+                blocked_ms = (
+                    round((now - share.oldest_since) * 1000) if blocked_key.blocking_offset == share.oldest else None
+                )
+                values = (f"{blocked_key.hash:016x}", blocked_key.blocking_offset, blocked_key.waiting, blocked_ms)
                 self._audit.offer("blocked", _place(key), key.group_id, None, values)
 
     def _report_renewed(self) -> None:

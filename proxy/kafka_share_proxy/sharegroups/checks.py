@@ -166,10 +166,12 @@ def _about_moves(settings: ShareGroups, findings: ShareFindings, cluster: Cluste
             "the proxy's own identity lacks CLUSTER_ACTION on the cluster, by which groups GROUP take-back reads the "
             "state of a group"
         )
-    here = {name: str(settings.limits.value(name)) for name in broker_names()}
-    theirs = findings.broker_settings
+    own_settings = {name: str(settings.limits.value(name)) for name in broker_names()}
+    broker_settings = findings.broker_settings
     differing = [
-        f"{name} {theirs[name]} (here {here[name]})" for name in here if theirs.get(name, here[name]) != here[name]
+        f"{name} {broker_settings[name]} (here {own_settings[name]})"
+        for name in own_settings
+        if broker_settings.get(name, own_settings[name]) != own_settings[name]
     ]
     if differing:
         yield f"after a hand-over the brokers' own settings apply: {', '.join(differing)}"

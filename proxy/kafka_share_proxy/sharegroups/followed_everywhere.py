@@ -138,7 +138,10 @@ def _begin_step(services: ShareServices, group_id: str, followed: FollowedGroup,
 
 
 def _body(state: FollowedState) -> dict[str, Any]:
-    locks = [[place.topic_id.hex(), place.partition, first, last] for place, first, last in state.locks]
+    locks = [
+        [topic_partition.topic_id.hex(), topic_partition.partition, first, last]
+        for topic_partition, first, last in state.locks
+    ]
     return state._asdict() | {"members": sorted(state.members), "locks": locks}
 
 
@@ -158,12 +161,12 @@ def _state_in(body: Mapping[str, Any]) -> FollowedState:
 def _together(states: Sequence[FollowedState]) -> FollowedState:
     """Join the states at several proxies. A member may have used more than one of them."""
     bounds: dict[TopicIdPartition, tuple[int, int]] = {}
-    for place, first, last in chain.from_iterable(state.locks for state in states):
-        low, high = bounds.get(place, (first, last))
-        bounds[place] = min(low, first), max(high, last)
+    for topic_partition, first, last in chain.from_iterable(state.locks for state in states):
+        lowest, highest = bounds.get(topic_partition, (first, last))
+        bounds[topic_partition] = min(lowest, first), max(highest, last)
     return FollowedState(
         members=frozenset().union(*(state.members for state in states)),
-        locks=sorted((place, first, last) for place, (first, last) in bounds.items()),
+        locks=sorted((topic_partition, first, last) for topic_partition, (first, last) in bounds.items()),
         requests=sum(state.requests for state in states),
         has_expired=any(state.has_expired for state in states),
         trouble=next((state.trouble for state in states if state.trouble), ""),

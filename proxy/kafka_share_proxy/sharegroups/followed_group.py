@@ -130,36 +130,46 @@ class FollowedGroup:
             return
         member_id, now = request.member_id or "", self._services.timers.now()
         refused = set(refused_partitions(response))
-        for place, first, last, kinds in _acknowledgements(request):
-            if place not in refused:
-                for offset in range(first, last + 1) if len(kinds) > 1 else ():
-                    self._settle(place, offset, offset, kinds[offset - first], member_id, now)
-                if len(kinds) == 1:
-                    self._settle(place, first, last, kinds[0], member_id, now)
+        for topic_partition, first, last, types in _acknowledgements(request):
+            if topic_partition not in refused:
+                for offset in range(first, last + 1) if len(types) > 1 else ():
+                    self._settle(topic_partition, offset, offset, types[offset - first], member_id, now)
+                if len(types) == 1:
+                    self._settle(topic_partition, first, last, types[0], member_id, now)
         if isinstance(response, messages.ShareFetchResponse):
-            ends = now + response.acquisition_lock_timeout_ms / 1000
+            locked_until = now + response.acquisition_lock_timeout_ms / 1000
             for topic in response.responses:
-                for each in topic.partitions:
-                    place = TopicIdPartition(bytes(topic.topic_id), each.partition_index)
-                    for acquired in each.acquired_records:
-                        self.locks.acquired(place, acquired.first_offset, acquired.last_offset, member_id, ends)
+                for partition_entry in topic.partitions:
+                    topic_partition = TopicIdPartition(bytes(topic.topic_id), partition_entry.partition_index)
+                    for acquired in partition_entry.acquired_records:
+                        self.locks.acquired(
+                            topic_partition, acquired.first_offset, acquired.last_offset, member_id, locked_until
+                        )
         if request.share_session_epoch == LAST_EPOCH:
             self.locks.session_ended(member_id)
 
-    def _settle(self, place: TopicIdPartition, first: int, last: int, kind: int, member_id: str, now: float) -> None:
-        if kind == RENEW:
-            self.locks.acquired(place, first, last, member_id, now + self._lock_s)
+    def _settle(
+        self,
+        topic_partition: TopicIdPartition,
+        first: int,
+        last: int,
+        acknowledge_type: int,
+        member_id: str,
+        now: float,
+    ) -> None:
+        if acknowledge_type == RENEW:
+            self.locks.acquired(topic_partition, first, last, member_id, now + self._lock_s)
         else:
-            self.locks.settled(place, first, last)
+            self.locks.settled(topic_partition, first, last)
 
 
 def _acknowledgements(request: _Request) -> Iterator[tuple[TopicIdPartition, int, int, list[int]]]:
     """Yield partition, first offset, last offset and types of each batch."""
     for topic in request.topics:
         for each in topic.partitions:
-            place = TopicIdPartition(bytes(topic.topic_id), each.partition_index)
+            topic_partition = TopicIdPartition(bytes(topic.topic_id), each.partition_index)
             for batch in each.acknowledgement_batches:
-                yield place, batch.first_offset, batch.last_offset, list(batch.acknowledge_types)
+                yield topic_partition, batch.first_offset, batch.last_offset, list(batch.acknowledge_types)
 
 
 def _name_nodes(response: _Response, services: Services) -> None:

@@ -118,5 +118,5 @@ def names_of(windows: list[Window]) -> str:
 
 
 def some(texts: list[str]) -> str:
-    more = f" and {len(texts) - NAMED_MAX} more" if len(texts) > NAMED_MAX else ""
-    return ", ".join(texts[:NAMED_MAX]) + more
+    omitted_text = f" and {len(texts) - NAMED_MAX} more" if len(texts) > NAMED_MAX else ""
+    return ", ".join(texts[:NAMED_MAX]) + omitted_text

@@ -71,8 +71,8 @@ def group(services: ShareServices, group_id: str, *, only_loaded: bool = False) 
 
     `only_loaded`: leave out share partitions at rest instead of loading them.
     """
-    held = services.coordinator.group(group_id)
-    if held is None:
+    share_group = services.coordinator.group(group_id)
+    if share_group is None:
         return None
     now = services.timers.now()
     shares = sorted(services.coordinator.loaded_of(group_id), key=itemgetter(0))
@@ -90,10 +90,12 @@ def group(services: ShareServices, group_id: str, *, only_loaded: bool = False) 
         lock_totals[lock.member_id] = records + lock.last - lock.first + 1, max(renewals, lock.renewals)
     return {
         "group": group_id,
-        "state": held.state,
-        "epoch": held.epoch,
+        "state": share_group.state,
+        "epoch": share_group.epoch,
         "settings": _settings(services, group_id),
-        "members": [_member(services, held, member, lock_totals, now) for member in held.describe().members],
+        "members": [
+            _member(services, share_group, member, lock_totals, now) for member in share_group.describe().members
+        ],
         "partitions": partitions[:PARTITIONS_MAX],
         "partitions_left_out": max(len(partitions) - PARTITIONS_MAX, 0),
         "locks": [_lock(services, key, lock, now) for lock, key in locks[:LOCKS_MAX]],
@@ -117,19 +119,19 @@ def _waiting(services: ShareServices, shares: Sequence[tuple[ShareKey, Share]], 
 def _blocked_keys(services: ShareServices, shares: Sequence[tuple[ShareKey, Share]], now: float) -> list[View]:
     """Return the keys of an ordered group for which most records wait, by their hash."""
     keys = sorted(
-        ((each, key, share) for key, share in shares for each in share.partition.blocked()),
+        ((blocked_key, key, share) for key, share in shares for blocked_key in share.partition.blocked()),
         key=lambda entry: -entry[0].waiting,
     )
     return [
         {
             "topic": _topic_name(services, key.topic_id),
             "partition": key.partition,
-            "key_hash": f"{each.hash:016x}",
-            "behind_offset": each.behind,
-            "waiting": each.waiting,
-            "since_s": round(now - share.oldest_since, 3) if each.behind == share.oldest else None,
+            "key_hash": f"{blocked_key.hash:016x}",
+            "behind_offset": blocked_key.blocking_offset,
+            "waiting": blocked_key.waiting,
+            "since_s": round(now - share.oldest_since, 3) if blocked_key.blocking_offset == share.oldest else None,
         }
-        for each, key, share in keys[:BLOCKED_KEYS_MAX]
+        for blocked_key, key, share in keys[:BLOCKED_KEYS_MAX]
     ]
 
 
@@ -161,8 +163,8 @@ def _delayed(services: ShareServices, key: ShareKey, wait: Wait, now: float) -> 
 
 def knows_member(services: ShareServices, group_id: str, member_id: str) -> bool:
     """Return True if a member of that id is in the group, or holds records of it (a former member may)."""
-    held = services.coordinator.group(group_id)
-    if held is not None and member_id in held.members:
+    share_group = services.coordinator.group(group_id)
+    if share_group is not None and member_id in share_group.members:
         return True
     loaded = services.coordinator.loaded_of(group_id)
     return any(lock.member_id == member_id for _, share in loaded for lock in share.partition.locks())
@@ -189,7 +191,7 @@ def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int
     for key, share in coordinator.loaded_of(group_id):
         transition = share.partition.decide_release(member_id, settings)
         if transition is not None:
-            transition.kinds = (RELEASE,) * len(transition.runs)
+            transition.acknowledge_types = (RELEASE,) * len(transition.runs)
             transition.is_forced = True
             if services.audit is not None:
                 services.audit.forced_release(key, member_id, transition)
@@ -233,7 +235,7 @@ def _queue_settings(queue: QueueSettings | None) -> View:
 
 def _member(
     services: ShareServices,
-    held: ShareGroup,
+    share_group: ShareGroup,
     member: MemberDescription,
     lock_totals: Mapping[str, tuple[int, int]],
     now: float,
@@ -249,7 +251,7 @@ def _member(
         "assigned": {
             _topic_name(services, topic_id): list(parts) for topic_id, parts in sorted(member.assignment.items())
         },
-        "session_ends_in_s": round(held.members[member.member_id].deadline - now, 3),
+        "session_ends_in_s": round(share_group.members[member.member_id].deadline - now, 3),
         "acquired": acquired,
         "renewals_most": renewals_most,
     }

@@ -129,7 +129,7 @@ class HandOver(Move):
                 coordinator.remove_group(group_id)
                 coordinator.store_settings(group_id, {})
 
-        services.writes.after(stored, forget)
+        services.writes.call_after(stored, forget)
         await stored
 
     # The group

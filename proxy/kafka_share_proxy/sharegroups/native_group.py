@@ -121,8 +121,8 @@ class NativeGroup:
         _check(subject, response.error_code, response.error_message)
         for topic in response.responses:
             for each in topic.partitions:
-                place = f"{topic.topic_name}-{each.partition_index}"
-                _check(subject, each.error_code, f"{place} {each.error_message or ''}")
+                topic_partition = f"{topic.topic_name}-{each.partition_index}"
+                _check(subject, each.error_code, f"{topic_partition} {each.error_message or ''}")
 
     # For a take-back
 

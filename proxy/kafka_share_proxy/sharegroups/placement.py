@@ -205,18 +205,20 @@ def _of_several(handler: Handler, splits: Splits, choice: ShareChoice, services:
     async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         entries = splits.entries(call.message)
         await _known(services, splits.groups(call.message))
-        mine, rest = list[Any](), list[Any]()
+        own_entries, broker_entries = list[Any](), list[Any]()
         for entry in entries:
             name = splits.group_of(entry)
-            (mine if name is not None and await _is_here(choice, services, name) else rest).append(entry)
+            (own_entries if name is not None and await _is_here(choice, services, name) else broker_entries).append(
+                entry
+            )
             await call.work.step()
-        if not mine:
+        if not own_entries:
             return None
-        response = await handler(splits.about(call, mine))
-        if not rest or response is None:
+        response = await handler(splits.about(call, own_entries))
+        if not broker_entries or response is None:
             return response
-        theirs: Message = await send_upstream(call, splits.about(call, rest).message)
-        responses: list[Message] = [theirs, await decoded(call, response)]
+        broker_response: Message = await send_upstream(call, splits.about(call, broker_entries).message)
+        responses: list[Message] = [broker_response, await decoded(call, response)]
         return await splits.joined(call, responses)
 
     return handle

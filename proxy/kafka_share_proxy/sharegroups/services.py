@@ -147,7 +147,8 @@ def build(
         journal, coordinator, notes, timers.now, reads.wake, state_owner, audit=share_audit, observe_write=observe_write
     )
 
-    def due(now: float) -> float:
+    def handle_deadlines(now: float) -> float:
+        """Redeliver, expire and rest what is due. Return the time of the next call."""
         for key in coordinator.redeliver(now):
             reads.wake(key)
         expired = coordinator.expire(now)
@@ -165,7 +166,7 @@ def build(
         writes=writes,
         changes=ShareChanges(coordinator, writes),
         reads=reads,
-        clock=DeadlineTimer(timers, due),
+        clock=DeadlineTimer(timers, handle_deadlines),
         figures=figures,
         gate=gate,
         options=options,

@@ -113,7 +113,7 @@ def _detail(services: ShareServices, lag: ShareLag, group_id: str) -> Detail | N
     keys = services.coordinator.keys_of(group_id)  # those at rest are last
     at_rest = keys[len(loaded) :][: DETAIL_ROWS_MAX - len(rows)]
     rows += [_resting_row(services, lag, key) for key in at_rest]
-    parts = [
+    tables = [
         StatusTable("Partitions", PARTITION_COLUMNS, rows, len(keys) - len(rows)),
         _table(
             *("Locks: who holds what, and until when", LOCK_COLUMNS, report["locks"], _lock_row),
@@ -126,7 +126,7 @@ def _detail(services: ShareServices, lag: ShareLag, group_id: str) -> Detail | N
         _table("Delayed records", DELAYED_COLUMNS, report["delayed"], _delayed_row),
         _table("Keys with blocked records", BLOCKED_COLUMNS, report["blocked_keys"], _blocked_row),
     ]
-    return Detail(group_id, _dead_letter_notes(report), [part for part in parts if part.rows])
+    return Detail(group_id, _dead_letter_notes(report), [table for table in tables if table.rows])
 
 
 def _resting_row(services: ShareServices, lag: ShareLag, key: ShareKey) -> tuple[Cell, ...]:

@@ -9,6 +9,7 @@ group. Until then nothing is changed at the brokers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kafka_share_proxy.loop.waiting import wait_until
 from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
@@ -56,6 +57,14 @@ OBSERVE_EVERY_S = 1.0
 """Seconds between two queries of other proxies while requests are followed."""
 
 
+class _GroupAtBrokers(NamedTuple):
+    """Members of a group that the brokers serve, its lock duration and its heartbeat interval."""
+
+    members: frozenset[str]
+    lock_s: float
+    heartbeat_s: float
+
+
 class TakeBack(Move):
     """One take-back of one group that the brokers serve."""
 
@@ -69,11 +78,11 @@ class TakeBack(Move):
         """Ends of the logs before new records were held back."""
 
     async def _move(self) -> None:
-        described, lock_s, heartbeat_s = await self._check()
-        if described.members:
-            followed = self._followed = FollowedEverywhere(self._services, self._group_id, lock_s)
+        group = await self._check()
+        if group.members:
+            followed = self._followed = FollowedEverywhere(self._services, self._group_id, group.lock_s)
             await followed.begin()
-            await self._observe(followed, max(lock_s + UNSEEN_FETCH_S, HEARTBEATS_SEEN * heartbeat_s))
+            await self._observe(followed, max(group.lock_s + UNSEEN_FETCH_S, HEARTBEATS_SEEN * group.heartbeat_s))
         self._ends = await self._native.ends(await self._native.partitions())
         if self._followed is not None:
             await self._close(self._followed)
@@ -86,8 +95,8 @@ class TakeBack(Move):
 
     # Steps
 
-    async def _check(self) -> tuple[DescribedGroup, float, float]:
-        """Refuse what cannot be done here, before anything changes. Return lock duration and heartbeat interval too."""
+    async def _check(self) -> _GroupAtBrokers:
+        """Refuse what cannot be done here, before anything changes. Return the group as it is at the brokers."""
         described = await self._native.described()
         own, in_force = await self._native.settings()
         self.left_out = sorted(name for name in own if name not in GROUP_CONFIGS_BY_NAME)
@@ -98,14 +107,16 @@ class TakeBack(Move):
         if mistake is not None:
             raise MoveRefused(f"the settings of the group are not allowed here (share_groups.broker): {mistake}")
         await self._native.snapshots(await self._native.partitions())
-        return described, int(in_force[LOCK_DURATION]) / 1000, int(in_force[HEARTBEAT_INTERVAL]) / 1000
+        return _GroupAtBrokers(
+            described.members, int(in_force[LOCK_DURATION]) / 1000, int(in_force[HEARTBEAT_INTERVAL]) / 1000
+        )
 
     async def _observe(self, followed: FollowedEverywhere, seconds: float) -> None:
         """Follow the requests until every lock is known, and every member was seen."""
         self.phase, timers = OBSERVING, self._services.timers
-        until = timers.now() + seconds
-        while timers.now() < until:
-            await wait_until(timers, min(timers.now() + OBSERVE_EVERY_S, until))
+        deadline = timers.now() + seconds
+        while timers.now() < deadline:
+            await wait_until(timers, min(timers.now() + OBSERVE_EVERY_S, deadline))
             state = await followed.state()
         unseen = (await self._native.described()).members - state.members
         if unseen:
@@ -198,7 +209,7 @@ class TakeBack(Move):
                 group = services.coordinator.add_group(group_id)
                 group.epoch = group.stored_epoch = described.epoch
 
-        services.writes.after(stored, hold)
+        services.writes.call_after(stored, hold)
         await stored
 
     async def _remove(self, described: DescribedGroup) -> None:

@@ -214,7 +214,7 @@ class TestScan:
         partition = play.partition
         assert isinstance(partition, QueuePartition)
         assert partition.blocked_records() == 3
-        assert [(each.behind, each.waiting) for each in partition.blocked()] == [(0, 2), (2, 1)]
+        assert [(each.blocking_offset, each.waiting) for each in partition.blocked()] == [(0, 2), (2, 1)]
 
 
 class TestKnowledge:

@@ -12,9 +12,9 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     ARCHIVED,
     AVAILABLE,
     UNREAD,
+    ExplodedBatch,
     LockIndex,
     OffsetRun,
-    Unit,
     Window,
 )
 
@@ -40,9 +40,9 @@ class TestFinding:
 
     def test_the_run_that_begins_at_an_offset(self) -> None:
         share_window = window((5, 9, 1, 1), (20, 24, 1, 1))
-        assert share_window.at(20) is share_window.runs[1]
-        assert share_window.at(6) is None
-        assert share_window.at(25) is None
+        assert share_window.run_at(20) is share_window.runs[1]
+        assert share_window.run_at(6) is None
+        assert share_window.run_at(25) is None
 
     def test_runs_between_two_offsets(self) -> None:
         share_window = window((5, 9, 1, 1), (20, 24, 1, 1), (25, 29, 1, 1))
@@ -68,7 +68,7 @@ class TestJoiningTogether:
     @pytest.mark.parametrize("seed", range(30))
     def test_runs_joined_together_are_those_joined_one_by_one(self, seed: int) -> None:
         """Some of many runs have just been settled, close together or far apart."""
-        chance, unit = random.Random(seed), Unit(0, 10_000)
+        chance, exploded_batch = random.Random(seed), ExplodedBatch(0, 10_000)
         bounds, offset = [], 0
         for _ in range(chance.randrange(1, 80)):
             size = chance.randrange(1, 4)
@@ -77,7 +77,7 @@ class TestJoiningTogether:
             offset += size + chance.choice((0, 0, 0, 5))
         together, single = window(*bounds), window(*bounds)
         for run in (*together.runs, *single.runs):
-            run.unit = unit
+            run.exploded_batch = exploded_batch
         density = chance.choice((0.05, 0.5, 0.95))
         for either in (together, single):
             for first, _, _, _ in bounds:
@@ -113,10 +113,10 @@ class TestCutting:
         assert spans(share_window) == [(0, 3), (4, 5), (6, 9)]
         for run in share_window.runs:
             assert (run.state, run.count, run.owner, run.renewals) == (ACQUIRED, 3, "ann", 2)
-            assert run.unit is share_window.runs[0].unit
+            assert run.exploded_batch is share_window.runs[0].exploded_batch
             assert run.deadline() == 30.0
-        assert share_window.runs[0].unit is not None
-        assert (share_window.runs[0].unit.first, share_window.runs[0].unit.last) == (0, 9)
+        assert share_window.runs[0].exploded_batch is not None
+        assert (share_window.runs[0].exploded_batch.first, share_window.runs[0].exploded_batch.last) == (0, 9)
 
     @pytest.mark.parametrize(
         ("part", "expected"),
@@ -155,13 +155,13 @@ class TestJoining:
         share_window = window((0, 4, AVAILABLE, 1), (5, 9, AVAILABLE, 1))
         share_window.join(0)
         assert len(share_window.runs) == 2
-        share_window.runs[0].unit = share_window.runs[1].unit = Unit(0, 9)
+        share_window.runs[0].exploded_batch = share_window.runs[1].exploded_batch = ExplodedBatch(0, 9)
         share_window.join(5)
         assert spans(share_window) == [(0, 9)]
 
     def test_held_runs_are_never_joined(self) -> None:
         share_window = window((0, 4, ACQUIRED, 1), (5, 9, ACQUIRED, 1))
-        share_window.runs[0].unit = share_window.runs[1].unit = Unit(0, 9)
+        share_window.runs[0].exploded_batch = share_window.runs[1].exploded_batch = ExplodedBatch(0, 9)
         share_window.join(0)
         assert len(share_window.runs) == 2
 

@@ -334,7 +334,7 @@ class World:
                 target = run.target if run.pending is not None else None
                 bounds = None
                 if run.state == offset_runs.AVAILABLE:
-                    bounds = (run.unit or run).first, (run.unit or run).last
+                    bounds = (run.exploded_batch or run).first, (run.exploded_batch or run).last
                 actual[offset] = run.state, run.count, run.owner, deadline, run.renewals, target, bounds
         expected = {}
         for offset, record in model.records.items():

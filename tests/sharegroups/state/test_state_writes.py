@@ -276,7 +276,7 @@ def test_what_follows_an_append_is_on_behalf_of_the_share_state(journal):
 
     def send_request():
         stored = writes.put([(StateKey("group", "g"), b"1")])
-        writes.after(stored, lambda: owners.append(running()))
+        writes.call_after(stored, lambda: owners.append(running()))
 
     on_behalf_of(client, send_request)
     on_behalf_of(state, journal.confirm)
@@ -293,5 +293,5 @@ def test_immediate_refusal_is_reverted_immediately(journal):
     stored = Promise()
     stored.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
     called = []
-    writes.after(stored, lambda: called.append(True))
+    writes.call_after(stored, lambda: called.append(True))
     assert called == [True]

@@ -127,7 +127,11 @@ def as_values(letter: StoredLetter) -> dict[str, Any]:
         "deliveries": letter.deliveries,
         "error": letter.error,
         "written_ms": letter.record.timestamp,
-        "at": {"topic": letter.place.topic, "partition": letter.place.partition, "offset": letter.record.offset},
+        "at": {
+            "topic": letter.topic_partition.topic,
+            "partition": letter.topic_partition.partition,
+            "offset": letter.record.offset,
+        },
         "key": None if letter.record.key is None else key_text(letter.record.key),
         "is_copied": letter.is_copied,
     }
@@ -135,7 +139,7 @@ def as_values(letter: StoredLetter) -> dict[str, Any]:
 
 def as_row(letter: StoredLetter) -> tuple[str, ...]:
     """Return a row of the table."""
-    at = f"{letter.place.topic}-{letter.place.partition}:{letter.record.offset}"
+    at = f"{letter.topic_partition.topic}-{letter.topic_partition.partition}:{letter.record.offset}"
     record = f"{letter.topic}-{letter.partition}:{letter.offset}"
     key = "-" if letter.record.key is None else key_text(letter.record.key)
     return at, record, str(letter.deliveries), letter.error, key

@@ -55,7 +55,7 @@ class ShareFetcher:
         cluster = self._cluster
         deadline = cluster.clock.now() + max(self._request.max_wait_ms, 0) / 1000
         sessions = cluster.share.coordinator.sessions
-        while sessions.lives(self._session):
+        while sessions.is_open(self._session):
             readable = self.survey()
             is_late = cluster.clock.now() >= deadline
             is_enough = sum(each.size for each in readable) >= max(self._request.min_bytes, 1)

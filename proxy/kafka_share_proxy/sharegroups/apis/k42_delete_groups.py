@@ -38,11 +38,11 @@ KEY = ApiKey.DELETE_GROUPS
 async def handle(call: Call[messages.DeleteGroupsRequest], services: ShareServices) -> bytes:
     """Delete the groups held here, and forward the rest of the request to the broker."""
     names = list(dict.fromkeys(call.message.groups_names))
-    held, rest = list[str](), list[str]()
+    own_groups, forwarded_groups = list[str](), list[str]()
     for name in names:
-        (rest if services.coordinator.group(name) is None else held).append(name)
+        (forwarded_groups if services.coordinator.group(name) is None else own_groups).append(name)
         await call.work.step()
-    queries = {name: request_delete_group(call.connection, name) for name in held}
+    queries = {name: request_delete_group(call.connection, name) for name in own_groups}
     outcomes = {}
     for name, query in queries.items():
         outcomes[name] = _delete(services, name, await query)
@@ -55,9 +55,9 @@ async def handle(call: Call[messages.DeleteGroupsRequest], services: ShareServic
         for name, outcome in outcomes.items()
     }
     response = messages.DeleteGroupsResponse
-    merged = await send_upstream(call, _request(rest)) if rest else response(results=[])
-    mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
-    merged.results = [*mine, *merged.results]
+    merged = await send_upstream(call, _request(forwarded_groups)) if forwarded_groups else response(results=[])
+    own_results = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
+    merged.results = [*own_results, *merged.results]
     return await replied(call, merged)
 
 
@@ -107,9 +107,9 @@ async def _forget(services: ShareServices, group_id: str, keys: Sequence[ShareKe
             return code
     try:
         await services.writes.put([(StateKey("group", group_id), None)])
-        late = services.coordinator.remove_group(group_id)
-        if late:
-            await services.writes.put([(StateKey("partition", *key), None) for key in late])
+        late_shares = services.coordinator.remove_group(group_id)
+        if late_shares:
+            await services.writes.put([(StateKey("partition", *key), None) for key in late_shares])
     except JournalRefused as refusal:
         return client_code(refusal.code)
     return ErrorCode.NONE

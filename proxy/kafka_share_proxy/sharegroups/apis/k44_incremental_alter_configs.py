@@ -85,24 +85,24 @@ async def handle_alter_configs(call: Call[messages.AlterConfigsRequest], service
 
 def incremental(resource: _Changed, stored: Mapping[str, str], limits: BrokerShareLimits) -> Result:
     """Return the settings that result from SET and DELETE, and the error, if any."""
-    after = dict(stored)
+    new_settings = dict(stored)
     for change in (change for change in resource.configs if is_ours(change.name)):
         if change.config_operation == DELETE:
-            after.pop(change.name, None)
+            new_settings.pop(change.name, None)
             continue
         failure = _operation_mistake(change)
         if failure is not None or change.value is None:
-            return after, failure or _null_mistake(change.name)
-        after[change.name] = change.value
-    return after, _refused(resource, after, limits)
+            return new_settings, failure or _null_mistake(change.name)
+        new_settings[change.name] = change.value
+    return new_settings, _refused(resource, new_settings, limits)
 
 
 def replacing(resource: _Replaced, _: Mapping[str, str], limits: BrokerShareLimits) -> Result:
     """Return the settings that result from AlterConfigs, which are exactly those named, and the error, if any."""
-    ours = [change for change in resource.configs if is_ours(change.name)]
-    failure = next((_null_mistake(change.name) for change in ours if change.value is None), None)
-    after = {change.name: change.value for change in ours if change.value is not None}
-    return after, failure or _refused(resource, after, limits)
+    share_changes = [change for change in resource.configs if is_ours(change.name)]
+    failure = next((_null_mistake(change.name) for change in share_changes if change.value is None), None)
+    new_settings = {change.name: change.value for change in share_changes if change.value is not None}
+    return new_settings, failure or _refused(resource, new_settings, limits)
 
 
 async def _alter(call: Call[_Request], services: ShareServices, judge: Judge) -> _Response:
@@ -133,20 +133,20 @@ async def _alter_group(
     coordinator, group_id = services.coordinator, resource.resource_name
     if not group_id:
         return ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
-    after, failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)
-    failure = failure or _without_letters(services, after) or await _request_broker(call, resource)
+    new_settings, failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)
+    failure = failure or _without_letters(services, new_settings) or await _request_broker(call, resource)
     if failure is not None:
         return failure
     deadline = services.timers.now() + RESPONSE_MAX_S
-    while (other := services.changes.settings.get(group_id)) is not None:
-        if not await settled_by(services.timers, deadline, other):
+    while (earlier_change := services.changes.settings.get(group_id)) is not None:
+        if not await settled_by(services.timers, deadline, earlier_change):
             return NOT_KNOWN
-    before = coordinator.stored_settings(group_id)
-    after, failure = judge(resource, before, coordinator.limits)
-    if failure is not None or call.message.validate_only or after == before:
+    old_settings = coordinator.stored_settings(group_id)
+    new_settings, failure = judge(resource, old_settings, coordinator.limits)
+    if failure is not None or call.message.validate_only or new_settings == old_settings:
         return failure
-    in_force = partial(_in_force, services, group_id, after)
-    stored = services.changes.store_settings(group_id, after, stored_value(after), in_force)
+    in_force = partial(_in_force, services, group_id, new_settings)
+    stored = services.changes.store_settings(group_id, new_settings, stored_value(new_settings), in_force)
     if not await settled_by(services.timers, deadline, stored):
         return NOT_KNOWN
     try:
@@ -156,9 +156,9 @@ async def _alter_group(
     return None
 
 
-def _without_letters(services: ShareServices, after: Mapping[str, str]) -> Failure | None:
+def _without_letters(services: ShareServices, new_settings: Mapping[str, str]) -> Failure | None:
     """Return the error if dead letters cannot be written here."""
-    if services.dead_letters is not None or not after.get(DEAD_LETTER_TOPIC, "").strip():
+    if services.dead_letters is not None or not new_settings.get(DEAD_LETTER_TOPIC, "").strip():
         return None
     return (
         ErrorCode.INVALID_CONFIG,
@@ -167,9 +167,9 @@ def _without_letters(services: ShareServices, after: Mapping[str, str]) -> Failu
     )
 
 
-def _in_force(services: ShareServices, group_id: str, after: dict[str, str]) -> None:
+def _in_force(services: ShareServices, group_id: str, new_settings: dict[str, str]) -> None:
     """Wake the requests that wait for records, since more or fewer may be available."""
-    services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
+    services.notes("share-group-settings-changed", group=group_id, settings=sorted(new_settings))
     for key, _ in services.coordinator.loaded_of(group_id):
         services.reads.wake(key)
     if services.dead_letters is not None:
@@ -180,16 +180,18 @@ async def _request_broker(call: Call[_Request], resource: _Changed | _Replaced) 
     """Send the broker the settings that are not stored here. If there are none, only check the principal's right to
     alter.
     """
-    rest = [change for change in resource.configs if not is_ours(change.name)]
-    only_ours = not rest and call.key == KEY
-    failure = await _tried(call, resource.resource_name, rest, call.message.validate_only or only_ours)
+    broker_changes = [change for change in resource.configs if not is_ours(change.name)]
+    has_only_share_settings = not broker_changes and call.key == KEY
+    failure = await _failure_at_broker(
+        call, resource.resource_name, broker_changes, call.message.validate_only or has_only_share_settings
+    )
     if failure is None or not is_unknown_resource(failure[0]):
         return failure
-    if rest:
-        known = await _tried(call, resource.resource_name, [], validate_only=True)
-        if known is None or not is_unknown_resource(known[0]):
+    if broker_changes:
+        type_failure = await _failure_at_broker(call, resource.resource_name, [], validate_only=True)
+        if type_failure is None or not is_unknown_resource(type_failure[0]):
             return failure  # it refuses the settings in the request, not the resource type
-    return await refusal_to_alter(call) or _unknown_setting(rest)
+    return await refusal_to_alter(call) or _unknown_setting(broker_changes)
 
 
 async def _query_settings(
@@ -207,7 +209,7 @@ def _response(call: Call[_Request]) -> type[_Response]:
     return response_class
 
 
-async def _tried(
+async def _failure_at_broker(
     call: Call[_Request], group_id: str, configs: Sequence[_Change], validate_only: bool
 ) -> Failure | None:
     """Send these changes of a GROUP to the broker, and return its error."""
@@ -247,11 +249,13 @@ def _null_mistake(name: str) -> Failure:
     return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
 
 
-def _refused(resource: _Changed | _Replaced, after: Mapping[str, str], limits: BrokerShareLimits) -> Failure | None:
+def _refused(
+    resource: _Changed | _Replaced, new_settings: Mapping[str, str], limits: BrokerShareLimits
+) -> Failure | None:
     names = [change.name for change in resource.configs]
     if len(names) != len(set(names)):
         return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
-    mistake = check_stored(after, limits)
+    mistake = check_stored(new_settings, limits)
     return None if mistake is None else (ErrorCode.INVALID_CONFIG, mistake)
 
 

@@ -78,7 +78,7 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
     if fetching is not None:
         await fetch(fetching, acknowledging)
     outcome = {} if acknowledging is None else await acknowledging.outcome(fetching.response_bytes() if fetching else 0)
-    if not services.coordinator.sessions.lives(session):
+    if not services.coordinator.sessions.is_open(session):
         return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
     if fetching is None:
         end_session(services, key)

@@ -79,8 +79,8 @@ async def _query_refusals(
     connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
     rights = rights_of(connection)
     group_ids = list(dict.fromkeys(group.group_id for group in requested_groups))
-    codes = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
-    unknown = [i for i, code in codes.items() if code is None]
+    codes = {group_id: rights.group_code(Right.DESCRIBE_GROUP, group_id, now, cache_s) for group_id in group_ids}
+    unknown = [group_id for group_id, code in codes.items() if code is None]
     responses = request_describe_groups(connection, unknown)
     names, ids = set[str](), set[bytes]()
     for group in requested_groups:
@@ -88,8 +88,8 @@ async def _query_refusals(
             names.update(topic.topic_name for topic in group.topics)
             await call.work.step()
             continue
-        held = services.coordinator.group(group.group_id)
-        names.update(() if held is None else held.subscribed_topics())
+        share_group = services.coordinator.group(group.group_id)
+        names.update(() if share_group is None else share_group.subscribed_topics())
         for topic_id in {key.topic_id for key in shares_of(services, group.group_id)}:
             topic = services.topology.topic_by_id(topic_id)
             if topic is None:
@@ -101,7 +101,7 @@ async def _query_refusals(
     for response in responses:
         codes |= on_describe_groups(connection, await response, now)
         await call.work.pause()
-    return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
+    return {group_id: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for group_id, code in codes.items()}
 
 
 async def _topics_of_groups(

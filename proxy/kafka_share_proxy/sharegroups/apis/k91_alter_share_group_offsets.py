@@ -58,14 +58,16 @@ async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: S
         return _refusal(call, ErrorCode.INVALID_GROUP_ID)
     group = services.coordinator.group(request.group_id)
     if group is None:
-        held = await hold_group(call.connection, services, request.group_id)
-        if isinstance(held, GroupRefused):
-            return _refusal(call, held.code, held.message)
-        group = held
+        new_group = await hold_group(call.connection, services, request.group_id)
+        if isinstance(new_group, GroupRefused):
+            return _refusal(call, new_group.code, new_group.message)
+        group = new_group
     if group.members:
         return _refusal(call, ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY)
-    known = {t.topic_name: topic_of(call.connection, services, t.topic_name, Right.READ_TOPIC) for t in topics}
-    codes, changes = await _judged(call, topics, known)
+    topics_by_name = {
+        topic.topic_name: topic_of(call.connection, services, topic.topic_name, Right.READ_TOPIC) for topic in topics
+    }
+    codes, changes = await _judged(call, topics, topics_by_name)
     if not await not_starting(services, list(changes)):
         return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if group.members or group.dead:  # a member joined, or the group was deleted, during the wait
@@ -75,7 +77,7 @@ async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: S
     group.offsets_altered()
     codes |= await _written(services, changes)
     services.notes("share-group-offsets-altered", group=request.group_id, partitions=len(changes))
-    return await _response(call, topics, known, codes)
+    return await _response(call, topics, topics_by_name, codes)
 
 
 async def _written(services: ShareServices, changes: Changes) -> Codes:
@@ -109,14 +111,16 @@ async def _read_refusal(
 
 
 async def _judged(
-    call: Call[messages.AlterShareGroupOffsetsRequest], topics: Sequence[_Topic], known: dict[str, Topic | ErrorCode]
+    call: Call[messages.AlterShareGroupOffsetsRequest],
+    topics: Sequence[_Topic],
+    topics_by_name: dict[str, Topic | ErrorCode],
 ) -> tuple[Codes, Changes]:
     """Return the final error codes, and the changes to make."""
     group_id = call.message.group_id
     codes: Codes = {}
     changes: Changes = {}
     for name, partition, offset in _entries(topics):
-        topic = known[name]
+        topic = topics_by_name[name]
         if not isinstance(topic, Topic):
             codes[name, partition] = topic
         elif not 0 <= partition < topic.partitions:
@@ -147,13 +151,13 @@ def _refusal(call: Call[messages.AlterShareGroupOffsetsRequest], code: ErrorCode
 async def _response(
     call: Call[messages.AlterShareGroupOffsetsRequest],
     topics: Sequence[_Topic],
-    known: dict[str, Topic | ErrorCode],
+    topics_by_name: dict[str, Topic | ErrorCode],
     codes: Codes,
 ) -> bytes:
     message = messages.AlterShareGroupOffsetsResponse
     responses = []
     for requested in topics:
-        topic = known[requested.topic_name]
+        topic = topics_by_name[requested.topic_name]
         partitions = []
         for partition in requested.partitions or ():
             code = codes.get((requested.topic_name, partition.partition_index), ErrorCode.NONE)

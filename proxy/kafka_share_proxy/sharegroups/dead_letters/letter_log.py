@@ -31,7 +31,7 @@ class BadCondition(ValueError):
 class StoredLetter(NamedTuple):
     """A dead letter, and where it is stored."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     record: Record
     topic: str
     """Topic of the failed record; so are the following fields."""
@@ -73,7 +73,7 @@ class LetterBatch:
     next_offset: int
 
 
-def letter_in(place: TopicPartition, record: Record, group: str) -> StoredLetter | None:
+def letter_in(topic_partition: TopicPartition, record: Record, group: str) -> StoredLetter | None:
     """Return a record as a dead letter of the group. None if it is none."""
     headers = dict(record.headers)
     partition, offset, count = (
@@ -86,77 +86,81 @@ def letter_in(place: TopicPartition, record: Record, group: str) -> StoredLetter
         return None
     deliveries = int(count) if count.isdecimal() else 0
     error = letter_text(headers, letter_records.MESSAGE)
-    return StoredLetter(place, record, topic, int(partition), int(offset), deliveries, error)
+    return StoredLetter(topic_partition, record, topic, int(partition), int(offset), deliveries, error)
 
 
-async def log_bounds(nodes: OpenNodes, place: TopicPartition) -> tuple[int, int]:
+async def log_bounds(nodes: OpenNodes, topic_partition: TopicPartition) -> tuple[int, int]:
     """Return the first offset, and the last stable one. Raises ProxyError."""
     bounds: list[int] = []
-    async with nodes.connection(await nodes.leader(place)) as opened:
+    async with nodes.connection(await nodes.leader(topic_partition)) as opened:
         for timestamp in (EARLIEST, LATEST):
-            entries = await topic_log.request_offsets(opened, place.topic, [place.partition], timestamp, READ_COMMITTED)
-            _check(entries[0].error_code, place)
+            entries = await topic_log.request_offsets(
+                opened, topic_partition.topic, [topic_partition.partition], timestamp, READ_COMMITTED
+            )
+            _check(entries[0].error_code, topic_partition)
             bounds.append(int(entries[0].offset))
     return bounds[0], bounds[1]
 
 
 async def letters_of(
-    nodes: OpenNodes, place: TopicPartition, group: str, start: int, end: int, done: OffsetRanges
+    nodes: OpenNodes, topic_partition: TopicPartition, group: str, start: int, end: int, done: OffsetRanges
 ) -> AsyncGenerator[LetterBatch, None]:
     """Yield the dead letters of a group in `[start, end)` that are not done, by Fetch. Raises ProxyError."""
     position = start
     while position < end:
-        records, following = await _fetch(nodes, place, position)
-        if following <= position:
-            raise UpstreamLost(f"partition {place.topic}-{place.partition} returns nothing from offset {position} on")
+        records, next_offset = await _fetch(nodes, topic_partition, position)
+        if next_offset <= position:
+            raise UpstreamLost(
+                f"partition {topic_partition.topic}-{topic_partition.partition} has no data from offset {position} on"
+            )
         letters = [
             letter
             for record in records
             if record.offset < end and record.offset not in done
-            if (letter := letter_in(place, record, group)) is not None
+            if (letter := letter_in(topic_partition, record, group)) is not None
         ]
-        position = min(following, end)
+        position = min(next_offset, end)
         yield LetterBatch(letters, position)
 
 
-async def records_at(nodes: OpenNodes, place: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
+async def records_at(nodes: OpenNodes, topic_partition: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
     """Return the records at ascending offsets that still exist. Raises ProxyError."""
-    if place.partition >= await nodes.partitions_of(place.topic):
+    if topic_partition.partition >= await nodes.partitions_of(topic_partition.topic):
         return {}
-    log_start, log_end = await log_bounds(nodes, place)
+    log_start, log_end = await log_bounds(nodes, topic_partition)
     remaining = [offset for offset in offsets if log_start <= offset < log_end]
     existing: dict[int, Record] = {}
     while remaining:
-        records, following = await _fetch(nodes, place, remaining[0])
+        records, next_offset = await _fetch(nodes, topic_partition, remaining[0])
         target = set(remaining)
         existing.update((record.offset, record) for record in records if record.offset in target)
-        if following <= remaining[0]:
+        if next_offset <= remaining[0]:
             break
-        remaining = [offset for offset in remaining if offset >= following]
+        remaining = [offset for offset in remaining if offset >= next_offset]
     return existing
 
 
-async def _fetch(nodes: OpenNodes, place: TopicPartition, offset: int) -> tuple[list[Record], int]:
+async def _fetch(nodes: OpenNodes, topic_partition: TopicPartition, offset: int) -> tuple[list[Record], int]:
     """Return committed records from `offset` on, and the offset after them. Raises ProxyError."""
-    async with nodes.connection(await nodes.leader(place)) as opened:
+    async with nodes.connection(await nodes.leader(topic_partition)) as opened:
         (entry,) = await topic_log.fetch(
             opened,
-            place.topic,
-            {place.partition: offset},
+            topic_partition.topic,
+            {topic_partition.partition: offset},
             wait_ms=READ_WAIT_MS,
             max_bytes=READ_BYTES,
             partition_bytes=READ_BYTES,
             isolation_level=READ_COMMITTED,
         )
-    _check(entry.error_code, place)
+    _check(entry.error_code, topic_partition)
     records: list[Record] = []
-    following = offset
+    next_offset = offset
     for batch in fetched_records(entry.records or b"", offset, entry.aborted_transactions or ()):
         records += batch.records
-        following = batch.next_offset
-    return records, following
+        next_offset = batch.next_offset
+    return records, next_offset
 
 
-def _check(code: int, place: TopicPartition) -> None:
+def _check(code: int, topic_partition: TopicPartition) -> None:
     if code != ErrorCode.NONE:
-        raise UpstreamLost(f"partition {place.topic}-{place.partition}: {error_name(code)}")
+        raise UpstreamLost(f"partition {topic_partition.topic}-{topic_partition.partition}: {error_name(code)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafka_share_proxy.brokers.committing_producer import CommittingProducer
 from kafka_share_proxy.brokers.open_nodes import OpenNodes
@@ -84,6 +85,16 @@ class Redriven:
         return sum(self.records.values())
 
 
+class PartitionToRedrive(NamedTuple):
+    """Partition of the topic for dead letters with its progress."""
+
+    topic_partition: TopicPartition
+    progress: RedriveProgress
+    start: int
+    end: int
+    """Offsets `[start, end)` are to be read."""
+
+
 class Redrive:
     """A redrive of one share group's dead letters."""
 
@@ -110,35 +121,39 @@ class Redrive:
         """Redrive what is stored now. Raises ProxyError, and RedriveFailed."""
         if not self._is_dry:
             await self._producer.identify()
-        for place, progress, start, end in await self._partitions():
-            async with aclosing(letters_of(self._nodes, place, self._group, start, end, progress.done)) as batches:
+        for topic_partition, progress, start, end in await self._partitions():
+            async with aclosing(
+                letters_of(self._nodes, topic_partition, self._group, start, end, progress.done)
+            ) as batches:
                 async for batch in batches:
-                    start = await self._redrive(place, progress, start, batch)
+                    start = await self._redrive(topic_partition, progress, start, batch)
                     if self._remaining() == 0:
                         return self.totals
         return self.totals
 
     async def pending(self) -> AsyncGenerator[StoredLetter, None]:
         """Yield the dead letters that were not redriven yet and fulfil the conditions. Raises ProxyError."""
-        for place, progress, start, end in await self._partitions():
-            async with aclosing(letters_of(self._nodes, place, self._group, start, end, progress.done)) as batches:
+        for topic_partition, progress, start, end in await self._partitions():
+            async with aclosing(
+                letters_of(self._nodes, topic_partition, self._group, start, end, progress.done)
+            ) as batches:
                 async for batch in batches:
                     for letter in batch.letters:
                         if self._is_chosen(letter):
                             yield letter
 
-    async def _partitions(self) -> list[tuple[TopicPartition, RedriveProgress, int, int]]:
-        """Return each partition with its progress, and the offsets to read."""
+    async def _partitions(self) -> list[PartitionToRedrive]:
+        """Return all partitions of the topic. Raises ProxyError."""
         count = await self._nodes.partitions_of(self._topic)
         if not count:
             raise RedriveFailed(f"topic {self._topic} does not exist")
-        places = [TopicPartition(self._topic, partition) for partition in range(count)]
-        committed = await self._committed(places)
+        topic_partitions = [TopicPartition(self._topic, partition) for partition in range(count)]
+        committed = await self._committed(topic_partitions)
         partitions = []
-        for place in places:
-            first, end = await log_bounds(self._nodes, place)
-            progress = committed.get(place) or RedriveProgress(first, OffsetRanges())
-            partitions.append((place, progress, max(first, progress.committed), end))
+        for topic_partition in topic_partitions:
+            first, end = await log_bounds(self._nodes, topic_partition)
+            progress = committed.get(topic_partition) or RedriveProgress(first, OffsetRanges())
+            partitions.append(PartitionToRedrive(topic_partition, progress, max(first, progress.committed), end))
         return partitions
 
     def _is_chosen(self, letter: StoredLetter) -> bool:
@@ -147,7 +162,9 @@ class Redrive:
     def _remaining(self) -> int | None:
         return None if self._limit is None else max(0, self._limit - self.totals.total)
 
-    async def _redrive(self, place: TopicPartition, progress: RedriveProgress, start: int, batch: LetterBatch) -> int:
+    async def _redrive(
+        self, topic_partition: TopicPartition, progress: RedriveProgress, start: int, batch: LetterBatch
+    ) -> int:
         """Redrive the letters of one Fetch. Return the offset after it."""
         chosen = [letter for letter in batch.letters if self._is_chosen(letter)]
         remaining, end = self._remaining(), batch.next_offset
@@ -157,7 +174,7 @@ class Redrive:
         letters = [letter for letter in batch.letters if letter.record.offset < end]
         originals = await self._originals(chosen)
         records: dict[TopicPartition, list[Record]] = {}
-        sent: set[int] = set()
+        redriven_offsets: set[int] = set()
         now_ms = self._wall_ms()
         for letter in chosen:
             original = (
@@ -167,15 +184,15 @@ class Redrive:
                 self.totals.missing += 1
                 continue
             target = await self._target(letter)
-            sent.add(letter.record.offset)
+            redriven_offsets.add(letter.record.offset)
             records.setdefault(target, []).append(
                 Record(original.key, original.value, tuple(source_headers(original)), now_ms)
             )
-        skipped = [letter.record.offset for letter in letters if letter.record.offset not in sent]
+        skipped = [letter.record.offset for letter in letters if letter.record.offset not in redriven_offsets]
         self.totals.not_chosen += sum(not self._is_chosen(letter) for letter in letters)
         if not self._is_dry and (records or len(skipped) < end - start):
             progress.finish(start, end, skipped)
-            await self._producer.commit(records, {place: (progress.committed, progress.text())})
+            await self._producer.commit(records, {topic_partition: (progress.committed, progress.text())})
         for target, sent_records in records.items():
             self.totals.records[target.topic] = self.totals.records.get(target.topic, 0) + len(sent_records)
         return end
@@ -187,9 +204,12 @@ class Redrive:
             if not letter.is_copied:
                 to_read.setdefault(TopicPartition(letter.topic, letter.partition), set()).add(letter.offset)
         originals: dict[tuple[str, int, int], Record] = {}
-        for place, offsets in to_read.items():
-            records = await records_at(self._nodes, place, sorted(offsets))
-            originals.update(((place.topic, place.partition, offset), record) for offset, record in records.items())
+        for topic_partition, offsets in to_read.items():
+            records = await records_at(self._nodes, topic_partition, sorted(offsets))
+            originals.update(
+                ((topic_partition.topic, topic_partition.partition, offset), record)
+                for offset, record in records.items()
+            )
         return originals
 
     async def _target(self, letter: StoredLetter) -> TopicPartition:
@@ -199,10 +219,14 @@ class Redrive:
             raise RedriveFailed(f"topic {topic} does not exist: name another with --to")
         return TopicPartition(topic, letter.partition % count)
 
-    async def _committed(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, RedriveProgress]:
+    async def _committed(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, RedriveProgress]:
         """Return the progress committed so far. Waits for the end of an open transaction."""
         message = messages.OffsetFetchRequest
-        topics = [message.OffsetFetchRequestTopics(name=self._topic, partition_indexes=[p.partition for p in places])]
+        topics = [
+            message.OffsetFetchRequestTopics(
+                name=self._topic, partition_indexes=[topic_partition.partition for topic_partition in topic_partitions]
+            )
+        ]
         request = message(
             groups=[message.OffsetFetchRequestGroup(group_id=self._consumer_group, topics=topics)],
             require_stable=not self._is_dry,

@@ -57,7 +57,7 @@ class _Queue:
         """Return the earliest time of the next transaction."""
         if len(self.unreadable) < len(self.due):
             return self.pace.retry_at
-        return max(self.pace.retry_at, min((each.retry_at for each in self.unreadable.values()), default=0.0))
+        return max(self.pace.retry_at, min((pace.retry_at for pace in self.unreadable.values()), default=0.0))
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class _Lane:
     time: TransactionTime = field(default_factory=TransactionTime)
     free_at: float = 0.0
     timer: Timer | None = None
-    rings_at: float = inf
+    timer_at: float = inf
 
 
 class _Source(NamedTuple):
@@ -80,7 +80,7 @@ class _Source(NamedTuple):
     """Records to copy, by offset."""
 
 
-class _Chosen(NamedTuple):
+class _PartitionWrite(NamedTuple):
     """Records of one share partition that are to be written."""
 
     key: ShareKey
@@ -147,16 +147,16 @@ class DeadLetterWriter:
     def _schedule(self, number: int, lane: _Lane) -> None:
         if lane.is_busy or not lane.queues:
             return
-        at = max(lane.free_at, min(queue.next_at() for queue in lane.queues.values()))
+        write_at = max(lane.free_at, min(queue.next_at() for queue in lane.queues.values()))
         if lane.timer is not None:
-            if lane.rings_at <= at:
+            if lane.timer_at <= write_at:
                 return
             lane.timer.cancel()
-        lane.rings_at = at
-        lane.timer = self._timers.call_at(at, lambda: self._ring(number, lane))
+        lane.timer_at = write_at
+        lane.timer = self._timers.call_at(write_at, lambda: self._on_timer(number, lane))
 
-    def _ring(self, number: int, lane: _Lane) -> None:
-        lane.timer, lane.rings_at = None, inf
+    def _on_timer(self, number: int, lane: _Lane) -> None:
+        lane.timer, lane.timer_at = None, inf
         now = self._timers.now()
         topic = next((name for name, queue in lane.queues.items() if queue.next_at() <= now), None)
         if topic is None:
@@ -166,7 +166,7 @@ class DeadLetterWriter:
         lane.is_busy, lane.free_at = True, now + GATHER_S
         written = on_its_own(self._write(topic, queue, lane))
 
-        def ended() -> None:
+        def on_written() -> None:
             lane.is_busy = False
             if not queue.due:
                 del lane.queues[topic]
@@ -174,39 +174,39 @@ class DeadLetterWriter:
             self._schedule(number, lane)
             written.result()
 
-        written.on_settled(ended)
+        written.on_settled(on_written)
 
     # Writing
 
     async def _write(self, topic: str, queue: _Queue, lane: _Lane) -> None:
         """Write one transaction."""
-        chosen: list[_Chosen] = []
+        writes: list[_PartitionWrite] = []
         self._prune(topic, queue)
         if not queue.due:
             return
         try:
             target = await self._topics.of(topic)
-            chosen = self._choose(topic, queue)
-            sources = await self._sources(topic, queue, chosen)
-            if not chosen:
+            writes = self._choose_records(topic, queue)
+            sources = await self._sources(topic, queue, writes)
+            if not writes:
                 return
-            outside = self._records(target, chosen, sources)
-            self._count_requests(chosen)
+            outside = self._records(target, writes, sources)
+            self._count_requests(writes)
             started_at = self._timers.now()
             is_full = sum(len(each.records) for each in outside) >= queue.pace.records_max
-            await self._writes.write_letters([(each.key, each.write) for each in chosen], outside)
+            await self._writes.write_letters([(each.key, each.write) for each in writes], outside)
             lane.free_at = lane.time.next_at(started_at, self._timers.now(), is_full=is_full)
         except _TooLarge:
-            self._undo(chosen)
-            self._smaller(topic, queue)
+            self._undo(writes)
+            self._shrink(topic, queue)
         except JournalRefused as refusal:
-            self._undo(chosen)
-            self._refused(topic, queue, refusal, chosen)
+            self._undo(writes)
+            self._refused(topic, queue, refusal, writes)
         except ProxyError as error:
-            self._undo(chosen)
-            self._cannot(topic, queue, str(error), chosen)
+            self._undo(writes)
+            self._fail_topic(topic, queue, str(error), writes)
         else:
-            self._succeeded(topic, queue, chosen)
+            self._succeeded(topic, queue, writes)
 
     def _prune(self, topic: str, queue: _Queue) -> None:
         """Remove share partitions whose groups have another topic now, or none, or are no longer served here."""
@@ -217,10 +217,10 @@ class DeadLetterWriter:
                 queue.unreadable.pop(key, None)
                 self.due(key)
 
-    def _choose(self, topic: str, queue: _Queue) -> list[_Chosen]:
+    def _choose_records(self, topic: str, queue: _Queue) -> list[_PartitionWrite]:
         """Mark the next waiting records. Share partitions without any are removed from the queue."""
         self._prune(topic, queue)
-        chosen: list[_Chosen] = []
+        writes: list[_PartitionWrite] = []
         remaining = queue.pace.records_max
         for key in list(queue.due):
             if remaining <= 0:
@@ -235,62 +235,66 @@ class DeadLetterWriter:
                 queue.unreadable.pop(key, None)
             else:
                 queue.due[key] = None  # after the others: it may have more
-                chosen.append(_Chosen(key, target, write))
+                writes.append(_PartitionWrite(key, target, write))
                 remaining -= write.size
-        return chosen
+        return writes
 
-    async def _sources(self, topic: str, queue: _Queue, chosen: list[_Chosen]) -> dict[ShareKey, _Source]:
+    async def _sources(self, topic: str, queue: _Queue, writes: list[_PartitionWrite]) -> dict[ShareKey, _Source]:
         """Return names of source topics, and the records to copy.
 
         Share partitions that cannot be read are removed and wait again, as do records that were not read in time.
         """
         sources: dict[ShareKey, _Source] = {}
-        until = self._timers.now() + COPIES_S
-        for each in list(chosen):
+        deadline = self._timers.now() + COPIES_S
+        for partition_write in list(writes):
             try:
-                sources[each.key] = await self._source(queue, each, chosen, until)
+                sources[partition_write.key] = await self._source(queue, partition_write, writes, deadline)
             except ProxyError as error:
-                self._remove(each, chosen)
-                self._unreadable(topic, queue, each, str(error))
+                self._remove(partition_write, writes)
+                self._unreadable(topic, queue, partition_write, str(error))
             else:
-                queue.unreadable.pop(each.key, None)
+                queue.unreadable.pop(partition_write.key, None)
         return sources
 
-    async def _source(self, queue: _Queue, each: _Chosen, chosen: list[_Chosen], until: float) -> _Source:
-        name = await self._lookup.name_of(each.key.topic_id)
-        if not each.target.copies_records or queue.without_copies:
+    async def _source(
+        self, queue: _Queue, partition_write: _PartitionWrite, writes: list[_PartitionWrite], deadline: float
+    ) -> _Source:
+        name = await self._lookup.name_of(partition_write.key.topic_id)
+        if not partition_write.target.copies_records or queue.without_copies:
             return _Source(name, {})
-        offsets = [letter.offset for letter in each.write.letters()]
-        originals = await self._lookup.read(each.key.topic_id, each.key.partition, offsets, until)
+        offsets = [letter.offset for letter in partition_write.write.letters()]
+        originals = await self._lookup.read(
+            partition_write.key.topic_id, partition_write.key.partition, offsets, deadline
+        )
         if offsets[-1] >= originals.end:
-            self._shorten(each, chosen, originals.end)
+            self._shorten(partition_write, writes, originals.end)
         return _Source(name, originals.records)
 
-    def _remove(self, each: _Chosen, chosen: list[_Chosen]) -> None:
-        self._undo([each])
-        chosen.remove(each)
+    def _remove(self, partition_write: _PartitionWrite, writes: list[_PartitionWrite]) -> None:
+        self._undo([partition_write])
+        writes.remove(partition_write)
 
-    def _shorten(self, each: _Chosen, chosen: list[_Chosen], end: int) -> None:
+    def _shorten(self, partition_write: _PartitionWrite, writes: list[_PartitionWrite], end: int) -> None:
         """Choose only the records before an offset."""
-        before = [letter.offset for letter in each.write.letters() if letter.offset < end]
-        self._remove(each, chosen)
-        share = self._coordinator.share(each.key)
-        if not before or share is None or not isinstance(share.partition, QueuePartition):
+        kept_offsets = [letter.offset for letter in partition_write.write.letters() if letter.offset < end]
+        self._remove(partition_write, writes)
+        share = self._coordinator.share(partition_write.key)
+        if not kept_offsets or share is None or not isinstance(share.partition, QueuePartition):
             return
-        write = share.partition.decide_dead_letters(len(before))
+        write = share.partition.decide_dead_letters(len(kept_offsets))
         if write is None:
             return
-        chosen.append(each._replace(write=write))
-        if [letter.offset for letter in write.letters()] != before:  # others failed meanwhile
-            self._remove(chosen[-1], chosen)
+        writes.append(partition_write._replace(write=write))
+        if [letter.offset for letter in write.letters()] != kept_offsets:  # others failed meanwhile
+            self._remove(writes[-1], writes)
 
     def _records(
-        self, target: TargetTopic, chosen: list[_Chosen], sources: Mapping[ShareKey, _Source]
+        self, target: TargetTopic, writes: list[_PartitionWrite], sources: Mapping[ShareKey, _Source]
     ) -> list[OutsideRecords]:
         """Return the dead letters. Raises _TooLarge or NotWritable."""
         letters: list[tuple[int, Record]] = []
         now_ms = self._timers.wall_ms()
-        for key, _, write in chosen:
+        for key, _, write in writes:
             name, originals = sources[key]
             source = LetterSource(key.group_id, name, key.partition)
             letters += [
@@ -315,45 +319,45 @@ class DeadLetterWriter:
 
     # Outcomes
 
-    def _undo(self, chosen: Iterable[_Chosen]) -> None:
-        for key, _, write in chosen:
+    def _undo(self, writes: Iterable[_PartitionWrite]) -> None:
+        for key, _, write in writes:
             share = self._coordinator.share(key)
             if share is not None:
                 undo(write, share.partition)
 
-    def _smaller(self, topic: str, queue: _Queue) -> None:
+    def _shrink(self, topic: str, queue: _Queue) -> None:
         """Write fewer records in one transaction, or a single one without key and value."""
         if queue.pace.shrink():
             return
         if queue.without_copies:
-            self._cannot(topic, queue, "a dead letter is too large for the topic, even without key and value", ())
+            self._fail_topic(topic, queue, "a dead letter is too large for the topic, even without key and value", ())
             return
         queue.without_copies = True
         self._notes("dead-letter-not-copied", topic=topic, reason="the record is too large for the topic")
 
-    def _refused(self, topic: str, queue: _Queue, refusal: JournalRefused, chosen: list[_Chosen]) -> None:
+    def _refused(self, topic: str, queue: _Queue, refusal: JournalRefused, writes: list[_PartitionWrite]) -> None:
         if refusal.code == ErrorCode.FENCED_STATE_EPOCH:
             return  # the share partition changed meanwhile
         if refusal.code in _NOT_SERVED:
             queue.pace.failed(self._timers.now())
             return
-        self._count_failures(chosen)
+        self._count_failures(writes)
         if refusal.code in _TOO_LARGE:
-            self._smaller(topic, queue)
+            self._shrink(topic, queue)
             return
-        self._cannot(topic, queue, f"{refusal.code.name}: {refusal}", ())
+        self._fail_topic(topic, queue, f"{refusal.code.name}: {refusal}", ())
 
-    def _cannot(self, topic: str, queue: _Queue, reason: str, chosen: Iterable[_Chosen]) -> None:
+    def _fail_topic(self, topic: str, queue: _Queue, reason: str, writes: Iterable[_PartitionWrite]) -> None:
         """Report why a topic cannot be written, and retry later."""
-        self._count_failures(chosen)
+        self._count_failures(writes)
         self._topics.forget(topic)
         queue.pace.failed(self._timers.now())
         self._report(topic, reason)
 
-    def _unreadable(self, topic: str, queue: _Queue, each: _Chosen, reason: str) -> None:
+    def _unreadable(self, topic: str, queue: _Queue, partition_write: _PartitionWrite, reason: str) -> None:
         """Report why records cannot be copied, and retry them later. Other share partitions do not wait for them."""
-        self._count_failures([each])
-        pace = queue.unreadable.setdefault(each.key, LetterPace(f"{each.key}"))
+        self._count_failures([partition_write])
+        pace = queue.unreadable.setdefault(partition_write.key, LetterPace(f"{partition_write.key}"))
         pace.failed(self._timers.now())
         self._report(topic, reason)
 
@@ -366,12 +370,12 @@ class DeadLetterWriter:
             self._troubles[topic] = trouble
         trouble.happened(reason)
 
-    def _succeeded(self, topic: str, queue: _Queue, chosen: list[_Chosen]) -> None:
+    def _succeeded(self, topic: str, queue: _Queue, writes: list[_PartitionWrite]) -> None:
         queue.pace.succeeded()
         queue.without_copies = False
         if not queue.unreadable:
             self._recovered(topic)
-        for key, _, write in chosen:
+        for key, _, write in writes:
             self._figures.of(key.group_id).dead_letters += write.size
 
     def _recovered(self, topic: str) -> None:
@@ -380,10 +384,10 @@ class DeadLetterWriter:
         if trouble is not None:
             trouble.ended()
 
-    def _count_requests(self, chosen: Iterable[_Chosen]) -> None:
-        for group_id in {each.key.group_id for each in chosen}:
+    def _count_requests(self, writes: Iterable[_PartitionWrite]) -> None:
+        for group_id in {each.key.group_id for each in writes}:
             self._figures.of(group_id).dead_letter_requests += 1
 
-    def _count_failures(self, chosen: Iterable[_Chosen]) -> None:
-        for group_id in {each.key.group_id for each in chosen}:
+    def _count_failures(self, writes: Iterable[_PartitionWrite]) -> None:
+        for group_id in {each.key.group_id for each in writes}:
             self._figures.of(group_id).dead_letter_failures += 1

@@ -48,7 +48,7 @@ class Acknowledging:
         """True if records are released. Then the fetch of the same ShareFetch must run before the changes are written,
         since a broker has fetched before it knows that the release is stored.
         """
-        return any(RELEASE in change.kinds for _, change in self.changes)
+        return any(RELEASE in change.acknowledge_types for _, change in self.changes)
 
     def write(self) -> Promise[Outcome]:
         """Append the changes to the journal, once."""

@@ -25,23 +25,23 @@ LARGE_BYTES = 1 << 20
 async def survey_with_keys(fetching: ShareFetching) -> Survey:
     """Survey a session, and read the keys of the ready records. Records that cannot be read become an error."""
     survey = await survey_session(fetching)
-    survey.ready = [item for item in survey.ready if item.chunk.keys is not None or await _learn(fetching, item)]
+    survey.ready = [ready for ready in survey.ready if ready.chunk.keys is not None or await _learn(fetching, ready)]
     return survey
 
 
-async def _learn(fetching: ShareFetching, item: Ready) -> bool:
-    chunk, services = item.chunk, fetching.services
+async def _learn(fetching: ShareFetching, ready: Ready) -> bool:
+    chunk, services = ready.chunk, fetching.services
     if isinstance(chunk.records, FarRecords):
         chunk.keys = chunk.records.keys
         if chunk.keys is None:
-            _refuse(fetching, item, ErrorCode.REPLICA_NOT_AVAILABLE, "the proxy that read the records sent no keys")
+            _refuse(fetching, ready, ErrorCode.REPLICA_NOT_AVAILABLE, "the proxy that read the records sent no keys")
         return chunk.keys is not None
     try:
         chunk.keys = await _keys(services, chunk, chunk.records)
     except WorkersBusy:
         return False  # the member's next request tries again
     except ProxyError as error:
-        _refuse(fetching, item, ErrorCode.CORRUPT_MESSAGE, str(error))
+        _refuse(fetching, ready, ErrorCode.CORRUPT_MESSAGE, str(error))
         return False
     return True
 
@@ -53,12 +53,12 @@ async def _keys(services: ShareServices, chunk: ShareChunk, records: memoryview)
     return await services.workers.run(partial(keys_in, records, first), chunk.key, is_large=len(records) > LARGE_BYTES)
 
 
-def _refuse(fetching: ShareFetching, item: Ready, code: ErrorCode, reason: str) -> None:
-    fetching.results[item.partition] = Result(code)
-    topic = fetching.services.topology.topic_by_id(item.partition.topic_id)
+def _refuse(fetching: ShareFetching, ready: Ready, code: ErrorCode, reason: str) -> None:
+    fetching.results[ready.partition] = Result(code)
+    topic = fetching.services.topology.topic_by_id(ready.partition.topic_id)
     fetching.services.notes(
         "share-order-keys-unreadable",
         group=fetching.group_id,
-        partition=f"{item.partition.topic_id.hex() if topic is None else topic.name}-{item.partition.partition}",
+        partition=f"{ready.partition.topic_id.hex() if topic is None else topic.name}-{ready.partition.partition}",
         reason=reason,
     )

@@ -27,7 +27,7 @@ from kafka_share_proxy.sharegroups.fetch.head_fetch import HeadFetch, absorb, ac
 from kafka_share_proxy.sharegroups.fetch.session_survey import (
     ShareFetching,
     Survey,
-    is_late,
+    is_wait_over,
     survey_session,
 )
 from kafka_share_proxy.sharegroups.fetch.start_offsets import start
@@ -46,10 +46,12 @@ async def fetch(fetching: ShareFetching, acknowledging: Acknowledging | None) ->
         if fetching.order:
             await survey_session(fetching)
         return
-    if acknowledging is None or not acknowledging.releases or fetching.holder:
-        is_done = False
-    else:
-        is_done = await _fetch_unreleased(fetching, acknowledging)
+    is_done = (
+        acknowledging is not None
+        and acknowledging.releases
+        and not fetching.holder
+        and await _fetch_unreleased(fetching, acknowledging)
+    )
     if not is_done:
         if acknowledging is not None:
             await acknowledging.write_before_fetch(request.max_records, is_far=fetching.holder != 0)
@@ -75,38 +77,38 @@ async def _fetch(fetching: ShareFetching) -> None:
     """
     services, connection, timers = fetching.services, fetching.connection, fetching.services.timers
     confirmed_at, group_id = fetching.started_at, fetching.group_id
-    while services.coordinator.sessions.lives(fetching.session) and not services.gate.is_closed(group_id):
+    while services.coordinator.sessions.is_open(fetching.session) and not services.gate.is_closed(group_id):
         if timers.now() - confirmed_at >= RIGHTS_GRACE_S / 2:
             await refresh(connection, services, fetching.order)
             confirmed_at = timers.now()
         survey = await _survey(fetching)
-        late = is_late(fetching)
+        wait_is_over = is_wait_over(fetching)
         if survey.unstarted and await start(fetching, survey.unstarted):
             continue
-        enough = survey.has(fetching.request.min_bytes)
-        under_way = HeadFetch.of(connection)
-        launched = None
-        if survey.missing and under_way is None:
-            launched = read_heads(fetching, survey, late=late, enough=enough)
-        if launched is None:
-            before = survey.heads()
-            may_read_ahead = under_way is None and not fetching.has_read
-            if (enough or late) and acquire(fetching, survey, may_read_ahead=may_read_ahead):
+        has_min_bytes = survey.has(fetching.request.min_bytes)
+        earlier_fetch = HeadFetch.of(connection)
+        new_fetch = None
+        if survey.missing and earlier_fetch is None:
+            new_fetch = read_heads(fetching, survey, may_wait=not wait_is_over, has_min_bytes=has_min_bytes)
+        if new_fetch is None:
+            heads_before = survey.heads()
+            may_read_ahead = earlier_fetch is None and not fetching.has_read
+            if (has_min_bytes or wait_is_over) and acquire(fetching, survey, may_read_ahead=may_read_ahead):
                 return
-            if survey.heads() != before:
+            if survey.heads() != heads_before:
                 continue  # every batch belonged to aborted transactions: survey again from the next offset
-            if late or fetching.has_only_errors():
+            if wait_is_over or fetching.has_only_errors():
                 return
-        reading = launched or under_way
+        head_fetch = new_fetch or earlier_fetch
         if survey.is_outdated:
             await first_until(timers, timers.now() + CHECK_AGAIN_S)
-        elif launched is not None and (survey.ready or late):  # this Fetch does not wait for new records
-            await first_until(timers, timers.now() + services.options.reservation_grace_s, launched.done)
+        elif new_fetch is not None and (survey.ready or wait_is_over):  # this Fetch does not wait for new records
+            await first_until(timers, timers.now() + services.options.reservation_grace_s, new_fetch.done)
         else:
-            promises = () if reading is None else (reading.done,)
+            promises = () if head_fetch is None else (head_fetch.done,)
             await services.reads.wait_until(timers, fetching.deadline, fetching.keys(), *promises)
-        if reading is not None and reading.done.done:
-            await absorb(fetching, reading)
+        if head_fetch is not None and head_fetch.done.done:
+            await absorb(fetching, head_fetch)
 
 
 async def _fetch_unreleased(fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
@@ -132,11 +134,11 @@ async def _acquire_now(fetching: ShareFetching) -> bool:
     survey = await _survey(fetching)
     min_bytes = fetching.request.min_bytes
     if HeadFetch.of(fetching.connection) is None:
-        launched = read_heads(fetching, survey, late=True, enough=survey.has(min_bytes))
-        if launched is not None:
-            await first_until(timers, timers.now() + services.options.reservation_grace_s, launched.done)
-            if launched.done.done:
-                await absorb(fetching, launched)
+        new_fetch = read_heads(fetching, survey, may_wait=False, has_min_bytes=survey.has(min_bytes))
+        if new_fetch is not None:
+            await first_until(timers, timers.now() + services.options.reservation_grace_s, new_fetch.done)
+            if new_fetch.done.done:
+                await absorb(fetching, new_fetch)
             survey = await _survey(fetching)
-    lives = services.coordinator.sessions.lives(fetching.session)
-    return lives and survey.has(min_bytes) and acquire(fetching, survey, may_read_ahead=False)
+    session_is_open = services.coordinator.sessions.is_open(fetching.session)
+    return session_is_open and survey.has(min_bytes) and acquire(fetching, survey, may_read_ahead=False)

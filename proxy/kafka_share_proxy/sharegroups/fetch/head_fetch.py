@@ -36,25 +36,27 @@ RANGES_MAX = 1000
 client's next request begins with another partition."""
 
 
-def read_heads(fetching: ShareFetching, survey: Survey, *, late: bool, enough: bool) -> HeadFetch | None:
+def read_heads(fetching: ShareFetching, survey: Survey, *, may_wait: bool, has_min_bytes: bool) -> HeadFetch | None:
     """Reserve the missing heads and send a Fetch for them, if one is due.
 
-    Its wait ends little after the next lock, whose records can then be delivered again.
+    Its wait ends little after the next lock, whose records can then be delivered again. Without `may_wait` the broker
+    responds immediately. `has_min_bytes`: the cache alone satisfies the request, so that only heads that have not been
+    read for a while are read.
     """
     services = fetching.services
     now, missing = services.timers.now(), survey.missing
-    if enough:
+    if has_min_bytes:
         missing = [item for item in missing if now - item.share.read_at >= services.options.idle_read_s]
-    if not missing or (late and fetching.has_read):
+    if not missing or (fetching.has_read and not may_wait):
         return None
     wait_s = 0.0
-    if not survey.ready and not late:
+    if may_wait and not survey.ready:
         wait_s = min(fetching.deadline - now, services.options.fetch_wait_s)
         lock_s = services.coordinator.next_lock_deadline() - now
         wait_s = min(wait_s, max(lock_s, LOCK_WAIT_MIN_S)) if lock_s > 0 else wait_s
-    reading = _reserve_and_read(fetching, missing, wait_s, fetching.request.min_bytes)
-    fetching.has_read = fetching.has_read or reading is not None
-    return reading
+    head_fetch = _reserve_and_read(fetching, missing, wait_s, fetching.request.min_bytes)
+    fetching.has_read = fetching.has_read or head_fetch is not None
+    return head_fetch
 
 
 def _reserve_and_read(
@@ -63,7 +65,7 @@ def _reserve_and_read(
     """Send a Fetch for the heads that no other request is reading. None if there are none."""
     services, now = fetching.services, fetching.services.timers.now()
     read_committed = services.coordinator.settings(fetching.group_id).read_committed
-    until = now + wait_s + services.options.reservation_grace_s
+    deadline = now + wait_s + services.options.reservation_grace_s
     heads: dict[PartitionRead, Reservation] = {}
     bytes_max = max(services.options.read_ahead_bytes // max(len(missing), 1), READ_BYTES_MIN)
     for partition, share, offset in missing:
@@ -71,7 +73,7 @@ def _reserve_and_read(
         if topic is None:
             continue
         key = ShareKey(fetching.group_id, *partition)
-        reserved = services.reads.reserve(key, fetching.connection.id, offset, read_committed, until, now)
+        reserved = services.reads.reserve(key, fetching.connection.id, offset, read_committed, deadline, now)
         if reserved is not None:
             size = share.size_read(offset, now, services.options.cache_age_s, bytes_max)
             read_key = ReadKey(*partition, read_committed, fetching.holder)
@@ -139,7 +141,7 @@ class HeadFetch(UpstreamFetch):
             return
         if services.audit is not None:
             services.audit.read(group_id, Place(*partition), batches, records)
-        committed = read.key.read_committed
+        read_committed = read.key.read_committed
         chunk = ShareChunk(
             key=read.key,
             fetch_offset=read.offset,
@@ -147,13 +149,13 @@ class HeadFetch(UpstreamFetch):
             records=records,
             leader_epoch=read.leader_epoch,
             read_at=now,
-            aborted=batches.aborted_ranges(response.aborted_transactions) if committed else (),
-            end_offset=response.last_stable_offset if committed else response.high_watermark,
+            aborted=batches.aborted_ranges(response.aborted_transactions) if read_committed else (),
+            end_offset=response.last_stable_offset if read_committed else response.high_watermark,
         )
         services.reads.cache.add(chunk)
         services.clock.not_later_than(now + services.options.cache_age_s)
-        for each in services.coordinator.groups_of(*partition):
-            self._to_wake[ShareKey(each, *partition)] = None
+        for waiting_group_id in services.coordinator.groups_of(*partition):
+            self._to_wake[ShareKey(waiting_group_id, *partition)] = None
 
     def _ended(self) -> None:
         self._services.reads.wake_all(self._to_wake)
@@ -171,18 +173,18 @@ def _partition(read: PartitionRead) -> TopicIdPartition:
     return TopicIdPartition(read.key.topic_id, read.key.partition)
 
 
-async def absorb(fetching: ShareFetching, reading: HeadFetch) -> None:
+async def absorb(fetching: ShareFetching, head_fetch: HeadFetch) -> None:
     """Store the results of a finished Fetch. Raises ProxyError if it failed.
 
     After OFFSET_OUT_OF_RANGE the bounds of the log are looked up, and the partition is read again.
     """
-    if reading.failure is not None:
-        raise reading.failure
-    fetching.throttle_time_ms = max(fetching.throttle_time_ms, reading.throttle_time_ms)
+    if head_fetch.failure is not None:
+        raise head_fetch.failure
+    fetching.throttle_time_ms = max(fetching.throttle_time_ms, head_fetch.throttle_time_ms)
     for partition in fetching.order:
-        if reading.covers(partition) and partition not in reading.errors:
+        if head_fetch.covers(partition) and partition not in head_fetch.errors:
             fetching.results.setdefault(partition, Result())
-    errors = {partition: code for partition, code in reading.errors.items() if partition in fetching.order}
+    errors = {partition: code for partition, code in head_fetch.errors.items() if partition in fetching.order}
     out_of_range = [partition for partition, code in errors.items() if code == ErrorCode.OFFSET_OUT_OF_RANGE]
     if out_of_range:
         refused = await confirm_range(fetching.connection, fetching.services, fetching.group_id, out_of_range)
@@ -201,27 +203,31 @@ def acquire(fetching: ShareFetching, survey: Survey, *, may_read_ahead: bool) ->
 
     Return True if there are records to deliver. Every partition that was tried has a result afterwards.
     """
-    ready, results = survey.ready, fetching.results
+    ready_partitions, results = survey.ready, fetching.results
     bytes_remaining = min(fetching.request.max_bytes, fetching.services.limits.local_answer_bytes)
-    if not ready or not _has_room(fetching, survey, bytes_remaining):
+    if not ready_partitions or not _has_room(fetching, survey, bytes_remaining):
         return False
     records_remaining = fetching.request.max_records
     has_acquired, ranges = False, 0
-    for index, item in enumerate(ready):
+    for index, ready in enumerate(ready_partitions):
         if records_remaining <= 0 or bytes_remaining <= 0 or ranges >= RANGES_MAX:
             break
-        results.setdefault(item.partition, Result())
+        results.setdefault(ready.partition, Result())
         result = _acquire_from(
-            fetching, item, records_remaining, bytes_remaining // (len(ready) - index), at_least_one=not has_acquired
+            fetching,
+            ready,
+            records_remaining,
+            bytes_remaining // (len(ready_partitions) - index),
+            at_least_one=not has_acquired,
         )
         if result is not None:
-            results[item.partition] = result
+            results[ready.partition] = result
             has_acquired = True
             ranges += len(result.acquired)
             records_remaining -= sum(last - first + 1 for first, last, _ in result.acquired)
             bytes_remaining -= len(result.records)
     if has_acquired and may_read_ahead:
-        _read_ahead(fetching, ready)
+        _read_ahead(fetching, ready_partitions)
     return has_acquired
 
 
@@ -240,17 +246,17 @@ def _has_room(fetching: ShareFetching, survey: Survey, max_bytes: int) -> bool:
 
 
 def _acquire_from(
-    fetching: ShareFetching, item: Ready, max_records: int, max_bytes: int, *, at_least_one: bool
+    fetching: ShareFetching, ready: Ready, max_records: int, max_bytes: int, *, at_least_one: bool
 ) -> Result | None:
     """Acquire from one chunk. None if nothing was acquired. All of its records may have been aborted."""
-    services, chunk, request = fetching.services, item.chunk, fetching.request
-    partition = item.share.partition
-    key = ShareKey(fetching.group_id, *item.partition)
-    if services.coordinator.share(key) is not item.share or partition.next_fetch_offset() != item.offset:
+    services, chunk, request = fetching.services, ready.chunk, fetching.request
+    partition = ready.share.partition
+    key = ShareKey(fetching.group_id, *ready.partition)
+    if services.coordinator.share(key) is not ready.share or partition.next_fetch_offset() != ready.offset:
         return None  # the state has changed since the survey
     if partition.needs_keys and chunk.keys is None:
         return None  # the group was switched to key order since the survey
-    begin, end = _span(item, max_records, max_bytes)
+    begin, end = _offered_batches(ready, max_records, max_bytes)
     if begin == end and at_least_one:
         end = begin + 1  # even if it exceeds MaxBytes (Kafka's minOneMessage)
     if begin == end:
@@ -258,59 +264,62 @@ def _acquire_from(
     settings, now = services.coordinator.settings(key.group_id), services.timers.now()
     member_id = fetching.session.key.member_id
     undelivered = chunk.aborted if partition.delivers_control_batches else chunk.undelivered()
-    got = partition.acquire(
+    acquisition = partition.acquire(
         member_id,
-        ReadRecords(item.offset, chunk.batches[begin:end], undelivered, chunk.keys),
+        ReadRecords(ready.offset, chunk.batches[begin:end], undelivered, chunk.keys),
         max_records,
         request.batch_size,
         fetching.version >= 2 and request.share_acquire_mode == RECORD_LIMIT,
         settings,
         now,
     )
-    item.share.note_oldest(now)
-    if (passed := partition.kept_from()) >= chunk.next_offset:
-        passed = services.coordinator.passed_by_all(*item.partition, chunk.key.read_committed, passed)
-        services.reads.cache.drop_below(chunk.key, passed)
-    if not got.acquired:
+    ready.share.note_oldest(now)
+    if (kept_from := partition.kept_from()) >= chunk.next_offset:
+        kept_from = services.coordinator.lowest_kept_from(*ready.partition, chunk.key.read_committed, kept_from)
+        services.reads.cache.drop_below(chunk.key, kept_from)
+    if not acquisition.acquired:
         return None
-    services.clock.not_later_than(got.lock_deadline)
-    services.figures.of(key.group_id).acquire(got.ranges)
-    records = chunk.slice(begin + got.first_batch, begin + got.last_batch)
+    services.clock.not_later_than(acquisition.lock_deadline)
+    services.figures.of(key.group_id).acquire(acquisition.ranges)
+    records = chunk.slice(begin + acquisition.first_batch, begin + acquisition.last_batch)
     if services.audit is not None:
-        services.audit.acquired(key, member_id, got.ranges, len(records), settings.lock_duration_s)
-    return Result(records=records, acquired=got.ranges)
+        services.audit.acquired(key, member_id, acquisition.ranges, len(records), settings.lock_duration_s)
+    return Result(records=records, acquired=acquisition.ranges)
 
 
-def _span(item: Ready, max_records: int, max_bytes: int) -> tuple[int, int]:
+def _offered_batches(ready: Ready, max_records: int, max_bytes: int) -> tuple[int, int]:
     """Return the range of batches to offer: as many as max_records could need, within max_bytes."""
-    chunk = item.chunk
-    begin = chunk.index_of(item.offset)
-    reach = max(item.offset, item.share.partition.end_offset + 1) + max_records
-    end = first_from(chunk.batches, reach + 1, begin)
+    chunk = ready.chunk
+    begin = chunk.index_of(ready.offset)
+    offset_limit = max(ready.offset, ready.share.partition.end_offset + 1) + max_records
+    end = first_from(chunk.batches, offset_limit + 1, begin)
     if chunk.bytes_from(begin) <= max_bytes:
         return begin, end
     limit = chunk.batches[begin].position + max_bytes
     return begin, bisect_right(chunk.batches, limit, lo=begin, hi=end, key=lambda batch: batch.position + batch.size)
 
 
-def _read_ahead(fetching: ShareFetching, ready: Iterable[Ready]) -> None:
+def _read_ahead(fetching: ShareFetching, ready_partitions: Iterable[Ready]) -> None:
     """Read the chunks that follow a half-consumed one, if the broker had more records at the last read.
 
     Only those that will be consumed within half of their cache age at the present rate: others would expire unread.
     """
     services, now = fetching.services, fetching.services.timers.now()
     following = []
-    for item in ready:
-        chunk, result = item.chunk, fetching.results.get(item.partition)
+    for ready in ready_partitions:
+        chunk, result = ready.chunk, fetching.results.get(ready.partition)
         if result is None or not result.acquired or chunk.next_offset >= chunk.end_offset:
             continue
-        offset = item.share.partition.next_fetch_offset()
-        unused = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
-        whole = chunk.bytes_from(0)
-        used = whole - unused
-        if used >= unused and (now - chunk.read_at) * whole / used < services.options.cache_age_s / 2:
-            known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
-            if known is None:
-                following.append(MissingHead(item.partition, item.share, chunk.next_offset))
+        offset = ready.share.partition.next_fetch_offset()
+        unused_bytes = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
+        chunk_bytes = chunk.bytes_from(0)
+        used_bytes = chunk_bytes - unused_bytes
+        if (
+            used_bytes >= unused_bytes
+            and (now - chunk.read_at) * chunk_bytes / used_bytes < services.options.cache_age_s / 2
+        ):
+            cached = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
+            if cached is None:
+                following.append(MissingHead(ready.partition, ready.share, chunk.next_offset))
     if following:
         _reserve_and_read(fetching, following, 0.0, 1)

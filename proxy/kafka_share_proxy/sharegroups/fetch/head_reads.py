@@ -136,14 +136,16 @@ class ShareReads:
 
     def let_go(self, reservations: Iterable[Reservation]) -> list[ShareKey]:
         """End these reservations. Return the keys of those that were active, for the caller to wake their waiters."""
-        active = [each.key for each in reservations if self.holds(each)]
+        active = [reservation.key for reservation in reservations if self.holds(reservation)]
         for key in active:
             del self._reservations[key]
         return active
 
     def end_connection(self, connection_id: int) -> None:
-        mine = [held for held in self._reservations.values() if held.connection_id == connection_id]
-        self.wake_all(self.let_go(mine))
+        reservations = [
+            reservation for reservation in self._reservations.values() if reservation.connection_id == connection_id
+        ]
+        self.wake_all(self.let_go(reservations))
 
     def started(self, key: ShareKey) -> None:
         """End the lookup of a share partition's first offset."""

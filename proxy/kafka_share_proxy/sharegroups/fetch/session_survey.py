@@ -17,6 +17,7 @@ from kafka_share_proxy.reading.far_records import RecordsSlice, holder_of
 from kafka_share_proxy.reading.upstream_fetch import METADATA_IS_STALE
 from kafka_share_proxy.sharegroups.apis.share_requests import follow_leader, refresh
 from kafka_share_proxy.sharegroups.fetch.head_reads import ShareChunk
+from kafka_share_proxy.sharegroups.model.acquiring import AcquiredRange
 from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -79,8 +80,7 @@ class Result:
 
     error: ErrorCode = ErrorCode.NONE
     records: RecordsSlice = b""
-    acquired: Sequence[tuple[int, int, int]] = ()
-    """(first offset, last offset, delivery count)"""
+    acquired: Sequence[AcquiredRange] = ()
 
 
 Results = dict[TopicIdPartition, Result]
@@ -116,13 +116,16 @@ class Survey:
 
     def bytes_ready(self) -> int:
         """Return the bytes in the cache from the partitions' next offsets on."""
-        return sum(item.chunk.bytes_from(item.chunk.index_of(item.offset)) for item in self.ready)
+        return sum(
+            ready_partition.chunk.bytes_from(ready_partition.chunk.index_of(ready_partition.offset))
+            for ready_partition in self.ready
+        )
 
     def has(self, min_bytes: int) -> bool:
         return bool(self.ready) and (min_bytes <= 1 or self.bytes_ready() >= min_bytes)
 
     def heads(self) -> list[int]:
-        return [item.share.partition.next_fetch_offset() for item in self.ready]
+        return [ready_partition.share.partition.next_fetch_offset() for ready_partition in self.ready]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -278,7 +281,7 @@ def _survey_one(
         surveyed.missing.append(MissingHead(partition, share, offset))
 
 
-def is_late(fetching: ShareFetching) -> bool:
+def is_wait_over(fetching: ShareFetching) -> bool:
     """Return True if the wait of the client is over, or if it must learn of another leader."""
     return fetching.services.timers.now() >= fetching.deadline or (
         any(result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER for result in fetching.results.values())
@@ -293,11 +296,15 @@ def _must_report_leader(fetching: ShareFetching) -> bool:
     from the same node, because its own metadata is as old, would do it in a loop.
     """
     services, connection = fetching.services, fetching.connection
-    led_elsewhere = [p for p, result in fetching.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    led_elsewhere = [
+        partition for partition, result in fetching.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    ]
     reported = _REPORTED_LEADERS.of(connection)
     now, age_s = services.timers.now(), services.options.metadata_age_s
     group = hash(fetching.group_id)  # a group id may have 32 KiB
-    newly_reported = [key for p in led_elsewhere if now - reported.get(key := (group, *p), -inf) > age_s]
+    newly_reported = [
+        report_key for partition in led_elsewhere if now - reported.get(report_key := (group, *partition), -inf) > age_s
+    ]
     if len(reported) > REPORTED_MAX:
         reported.clear()
     reported.update(dict.fromkeys(newly_reported, now))

@@ -110,22 +110,22 @@ async def start(fetching: ShareFetching, partitions: Sequence[TopicIdPartition])
     if is_held_back or (group is not None and group.deleting):
         await refuse(fetching, {TopicIdPartition(*key[1:]): ErrorCode.COORDINATOR_NOT_AVAILABLE for key in keys})
         return True
-    queried = set(keys)
+    unwritten = set(keys)
     """Share partitions for which nothing was written. They are free again when this function ends, even by an error."""
     reads.starting.update(keys)
     started_at = services.timers.now()
     try:
         errors, writes = await _begin(fetching.connection, services, fetching.session, keys)
         for key, write in writes.items():
-            queried.discard(key)
+            unwritten.discard(key)
             write.on_settled(partial(reads.started, key))
             write.on_settled(lambda: services.figures.load_s.observe(services.timers.now() - started_at))
     finally:
-        for key in queried:
+        for key in unwritten:
             reads.started(key)
-    until = max(fetching.deadline, services.timers.now() + FIRST_OFFSET_WAIT_S)
+    deadline = max(fetching.deadline, services.timers.now() + FIRST_OFFSET_WAIT_S)
     for key, write in writes.items():
-        if await settled_by(services.timers, until, write) and (code := write.result()[key]) != ErrorCode.NONE:
+        if await settled_by(services.timers, deadline, write) and (code := write.result()[key]) != ErrorCode.NONE:
             errors[TopicIdPartition(key.topic_id, key.partition)] = code
     if errors:
         await refuse(fetching, errors)
@@ -145,7 +145,7 @@ async def _begin(
         offsets |= await _query_offsets(connection, services, too_new, LATEST_TIMESTAMP)
     errors: dict[TopicIdPartition, ErrorCode] = {}
     writes: dict[ShareKey, Promise[Outcome]] = {}
-    if not services.coordinator.sessions.lives(session):
+    if not services.coordinator.sessions.is_open(session):
         return errors, writes
     for key, partition in zip(keys, partitions, strict=True):
         code, offset = offsets.get(partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
@@ -163,20 +163,20 @@ async def _begin(
 async def _query_offsets(
     connection: Connection, services: ShareServices, partitions: Sequence[TopicIdPartition], timestamp: int
 ) -> Offsets:
-    known = _known(services, partitions)
-    if not known:
+    known_partitions = _known_topics(services, partitions)
+    if not known_partitions:
         return {}
-    response = await request_offsets(connection, services, known, timestamp)
-    return on_offsets(services, {topic.name: topic for topic, _ in known}, response)
+    response = await request_offsets(connection, services, known_partitions, timestamp)
+    return on_offsets(services, {topic.name: topic for topic, _ in known_partitions}, response)
 
 
-def _known(services: ShareServices, partitions: Sequence[TopicIdPartition]) -> list[tuple[Topic, int]]:
-    known = []
+def _known_topics(services: ShareServices, partitions: Sequence[TopicIdPartition]) -> list[tuple[Topic, int]]:
+    known_partitions = []
     for partition in partitions:
         topic = services.topology.topic_by_id(partition.topic_id)
         if topic is not None and partition.partition < topic.partitions:
-            known.append((topic, partition.partition))
-    return known
+            known_partitions.append((topic, partition.partition))
+    return known_partitions
 
 
 async def confirm_range(
@@ -185,22 +185,25 @@ async def confirm_range(
     """After OFFSET_OUT_OF_RANGE, move share partitions to the log bounds that ListOffsets reports
     (sharegroups/README.md rule 51). Return its errors.
     """
-    known = _known(services, partitions)
-    if not known:
+    known_partitions = _known_topics(services, partitions)
+    if not known_partitions:
         return dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_ID)
-    topics = {topic.name: topic for topic, _ in known}
-    requests = [request_offsets(connection, services, known, t) for t in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
+    topics = {topic.name: topic for topic, _ in known_partitions}
+    requests = [
+        request_offsets(connection, services, known_partitions, timestamp)
+        for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    ]
     earliest = on_offsets(services, topics, await requests[0])
     latest = on_offsets(services, topics, await requests[1])
     errors: dict[TopicIdPartition, ErrorCode] = {}
     for partition in partitions:
-        first_code, first = earliest.get(partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
-        last_code, last = latest.get(partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+        start_code, log_start = earliest.get(partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+        end_code, log_end = latest.get(partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
         share = services.coordinator.share(ShareKey(group_id, *partition))
-        if first_code != ErrorCode.NONE or last_code != ErrorCode.NONE:
-            errors[partition] = first_code or last_code
-        elif share is not None and 0 <= first <= last:
+        if start_code != ErrorCode.NONE or end_code != ErrorCode.NONE:
+            errors[partition] = start_code or end_code
+        elif share is not None and 0 <= log_start <= log_end:
             services.reads.cache.drop_partition(*partition)
-            share.partition.move_log_start(first)
-            share.partition.move_log_end(last)
+            share.partition.move_log_start(log_start)
+            share.partition.move_log_end(log_end)
     return errors

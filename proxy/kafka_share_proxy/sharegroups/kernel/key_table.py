@@ -69,7 +69,7 @@ class KeyTable(Protocol):
     def settled_from(self, offset: int, /) -> int:
         """Return how many settled offsets are tracked from the start offset on."""
 
-    def hottest(self, most: int, /) -> list[tuple[int, int, int]]:
+    def hottest(self, keys_max: int, /) -> list[tuple[int, int, int]]:
         """Return the keys for which most records wait, most first: hash, offset of the first, number that wait."""
 
 
@@ -182,9 +182,9 @@ class PythonKeyTable:
         tracked = len(self._offsets) - bisect_left(self._offsets, offset)
         return tracked - self.unsettled
 
-    def hottest(self, most: int, /) -> list[tuple[int, int, int]]:
+    def hottest(self, keys_max: int, /) -> list[tuple[int, int, int]]:
         keys = ((-len(queue), self._first[key_hash], key_hash) for key_hash, queue in self._waiting.items())
-        return [(key_hash, first, -waiting) for waiting, first, key_hash in nsmallest(most, keys)]
+        return [(key_hash, first, -waiting) for waiting, first, key_hash in nsmallest(keys_max, keys)]
 
 
 KERNEL = kernels.choose("sharegroups.kernel._key_table", _key_table, BUILT_VERSION)

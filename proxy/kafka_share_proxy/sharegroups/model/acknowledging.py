@@ -101,7 +101,7 @@ def decide(
         steps = [step for step in steps if step[3] == RENEW]
     is_cut = _cut(window, steps)
     planned: list[OffsetRun] = []
-    kinds: list[int] = []
+    acknowledge_types: list[int] = []
     limit = settings.delivery_count_limit
     for run, first, last, acknowledge_type in steps:
         for part in list(window.between(first, last)) if is_cut else (run,):
@@ -112,11 +112,11 @@ def decide(
                 is_accepted = acknowledge_type == ACCEPT
                 part.target = ACKNOWLEDGED if is_accepted else _target(window, acknowledge_type, part.count, limit)
                 planned.append(part)
-                kinds.append(acknowledge_type)
+                acknowledge_types.append(acknowledge_type)
     if refusal is not None:
         return refusal
     transition = plan(planned)
-    transition.kinds = kinds
+    transition.acknowledge_types = acknowledge_types
     return transition
 
 
@@ -125,9 +125,9 @@ def _bounded(
 ) -> tuple[list[Step], Refusal | None]:
     """Stop before the first renewal that the bound forbids."""
     for index, (run, _, _, acknowledge_type) in enumerate(steps):
-        words = bound.refusal_of(run, now) if acknowledge_type == RENEW else None
-        if words is not None:
-            return steps[:index], Refusal(ErrorCode.INVALID_RECORD_STATE, words, by_bound=True)
+        message = bound.refusal_of(run, now) if acknowledge_type == RENEW else None
+        if message is not None:
+            return steps[:index], Refusal(ErrorCode.INVALID_RECORD_STATE, message, by_bound=True)
     return steps, refusal
 
 
@@ -138,9 +138,9 @@ def _cut(window: Window, steps: Sequence[Step]) -> bool:
     """
     if all(run.first == first and run.last == last for run, first, last, _ in steps):
         return False
-    for run, of_run in groupby(steps, key=_run_of):
+    for run, steps_of_run in groupby(steps, key=_run_of):
         offsets: set[int] = set()
-        for _, first, last, _ in of_run:
+        for _, first, last, _ in steps_of_run:
             offsets.update((first, last + 1))
         offsets -= {run.first, run.last + 1}
         if offsets:
@@ -173,7 +173,7 @@ def _plan(
         types = types[:1]  # a uniform array means the same as one type
     if len(types) == 1 and types[0] != RENEW and (not steps or steps[-1][2] < first):
         # Fast path: the batch is exactly what one fetch acquired.
-        run = window.at(first)
+        run = window.run_at(first)
         if run is not None and run.last == last and run.owner == member_id and run.pending is None:
             steps.append((run, first, last, types[0]))
             return None

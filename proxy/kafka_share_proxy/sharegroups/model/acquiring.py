@@ -23,9 +23,9 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     ARCHIVED,
     AVAILABLE,
     UNREAD,
+    ExplodedBatch,
     LockIndex,
     OffsetRun,
-    Unit,
     Window,
 )
 from kafka_share_proxy.wire.records.batches import BatchOffsets, first_from
@@ -39,8 +39,8 @@ CUTS_MAX = 2000
 regardless of BatchSize. It equals the number of records that a share partition locks by default.
 """
 
-Ranges = list[tuple[int, int, int]]
-"""(first, last, delivery count), ascending."""
+AcquiredRange = tuple[int, int, int]
+"""First offset, last offset, delivery count (AcquiredRecords). A plain tuple: a fetch may acquire a thousand."""
 
 
 class PartitionSettings(Protocol):
@@ -82,8 +82,8 @@ class ReadRecords:
 class Acquisition(NamedTuple):
     """Result of an acquire, effective immediately. Nothing is stored for it."""
 
-    ranges: tuple[tuple[int, int, int], ...]
-    """(first, last, delivery count): AcquiredRecords, ascending, not overlapping."""
+    ranges: tuple[AcquiredRange, ...]
+    """Ascending, not overlapping."""
     acquired: int
     """Number of offsets acquired, which counts against the request's MaxRecords."""
     first_batch: int
@@ -143,7 +143,7 @@ class Acquirer:
         self.data_first = 0
         self.data_last = 0
         """First and last offset that may be acquired."""
-        self.acquired_ranges: Ranges = []
+        self.acquired_ranges: list[AcquiredRange] = []
 
     def acquire(self, max_records: int) -> Acquisition:
         batches = self.read.batches
@@ -187,7 +187,7 @@ class Acquirer:
                 position = run.last + 1
                 self._acquire_fresh(max(run.first, self.data_first), min(run.last, self.data_last), unread=True)
             else:
-                position = (run.unit or run).last + 1
+                position = (run.exploded_batch or run).last + 1
                 self._acquire_again(index)
         if self.budget > 0 and position <= self.data_last:
             last = self.data_last
@@ -206,7 +206,7 @@ class Acquirer:
         base_offset = self.read.batches[0].base_offset
         throttled = throttle_from(self.settings.delivery_count_limit)
         free: list[OffsetRun] = []
-        if run.unit is None:
+        if run.exploded_batch is None:
             count_max = run.count
             whole = run.first >= base_offset and run.last <= self.data_last
             if self.record_limit and run.last - run.first + 1 > self.budget:
@@ -225,60 +225,60 @@ class Acquirer:
             self._lock(run)
             self.acquired_ranges.append((run.first, run.last, run.count))
             return
-        unit = window.explode(run)
-        self._acquire_parts(unit, free or self._free_parts(index))
+        exploded_batch = window.explode(run)
+        self._acquire_parts(exploded_batch, free or self._free_parts(index))
         if count_max >= throttled:
             self.budget = 0
 
     def _free_parts(self, index: int) -> list[OffsetRun]:
         """Return the AVAILABLE runs of one in-flight batch that overlap the data."""
         runs = self.window.runs
-        unit = runs[index].unit
-        last = min(self.data_last, (unit or runs[index]).last)
+        exploded_batch = runs[index].exploded_batch
+        last = min(self.data_last, (exploded_batch or runs[index]).last)
         parts = []
         for position in range(index, len(runs)):
             run = runs[position]
             if run.first > last:
                 break
-            if run.state == AVAILABLE and run.unit is unit and run.last >= self.data_first:
+            if run.state == AVAILABLE and run.exploded_batch is exploded_batch and run.last >= self.data_first:
                 parts.append(run)
         return parts
 
-    def _acquire_parts(self, unit: Unit, free: list[OffsetRun]) -> None:
+    def _acquire_parts(self, exploded_batch: ExplodedBatch, free: list[OffsetRun]) -> None:
         """Acquire offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
         # Runs that were delivered less often than this, if whole, need none of the rules below.
-        ordinary = 0 if self.record_limit else min(throttled, limit - 1)
+        unthrottled_max = 0 if self.record_limit else min(throttled, limit - 1)
         acquired = 0
-        cap = -1
-        ranges: Ranges = []
+        size_max = -1
+        ranges: list[AcquiredRange] = []
         for part in free:
             first, last = max(part.first, self.data_first), min(part.last, self.data_last)
-            take = last - first + 1
-            if cap < 0 and part.count < ordinary and take == part.last - part.first + 1:
+            size = last - first + 1
+            if size_max < 0 and part.count < unthrottled_max and size == part.last - part.first + 1:
                 self._lock(part)
                 _extend(ranges, part)
-                acquired += take
+                acquired += size
                 continue
             if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and part.count == limit - 1:
                 if acquired:
                     break
-                take = 1
-            if part.count >= throttled and cap < 0:
-                cap = max(1, (unit.last - unit.first + 1) >> (part.count - throttled + 1))
+                size = 1
+            if part.count >= throttled and size_max < 0:
+                size_max = max(1, (exploded_batch.last - exploded_batch.first + 1) >> (part.count - throttled + 1))
             if self.record_limit:
-                take = min(take, self.budget - acquired)
-            if cap > acquired:
-                take = min(take, cap - acquired)
+                size = min(size, self.budget - acquired)
+            if size_max > acquired:
+                size = min(size, size_max - acquired)
             # The cap ends the loop only if it is met exactly, as in Kafka: offsets delivered less often, acquired
             # before the first throttled one, may already exceed it.
-            whole = first == part.first and take == part.last - first + 1
-            run = part if whole else self.window.isolate(first, first + take - 1)
+            whole = first == part.first and size == part.last - first + 1
+            run = part if whole else self.window.isolate(first, first + size - 1)
             self._lock(run)
             _extend(ranges, run)
-            acquired += take
-            if take < last - first + 1 or acquired == cap or (self.record_limit and acquired == self.budget):
+            acquired += size
+            if size < last - first + 1 or acquired == size_max or (self.record_limit and acquired == self.budget):
                 break
             if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and run.count == limit:
                 break
@@ -315,8 +315,8 @@ class Acquirer:
         """Return parts of at least BatchSize offsets, cut only where a log batch begins."""
         parts = []
         batches, index = self.read.batches, 0
-        least = max(self.batch_size, (last - first) // CUTS_MAX, 1)
-        while (index := first_from(batches, first + least, index)) < len(batches):
+        size_min = max(self.batch_size, (last - first) // CUTS_MAX, 1)
+        while (index := first_from(batches, first + size_min, index)) < len(batches):
             base_offset = batches[index].base_offset
             if base_offset > last:
                 break
@@ -334,10 +334,10 @@ class Acquirer:
         window.insert(run)
         self.acquired_ranges.append((first, run.last, 1))
         if run.last < last:
-            rest = OffsetRun(window, run.last + 1, last, AVAILABLE, 0)
-            run.unit = rest.unit = Unit(first, last)
-            window.insert(rest)
-            window.free_from = min(window.free_from, rest.first)
+            remainder = OffsetRun(window, run.last + 1, last, AVAILABLE, 0)
+            run.exploded_batch = remainder.exploded_batch = ExplodedBatch(first, last)
+            window.insert(remainder)
+            window.free_from = min(window.free_from, remainder.first)
 
     def _fill_unread(self, first: int, last: int) -> None:
         """Remove first..last from an unread hole before they are tracked."""
@@ -368,20 +368,23 @@ class Acquirer:
 
     def _archive_aborted(self) -> None:
         """Archive acquired records of aborted transactions, and cut them out (sharegroups/README.md rule 34)."""
-        remaining_ranges: Ranges = []
+        remaining_ranges: list[AcquiredRange] = []
         aborted = self.read.aborted
-        at = bisect_left(aborted, self.acquired_ranges[0][0], key=itemgetter(1))
+        aborted_index = bisect_left(aborted, self.acquired_ranges[0][0], key=itemgetter(1))
         for first, last, count in self.acquired_ranges:
-            while at < len(aborted) and aborted[at][0] <= last:
-                low, high = max(first, aborted[at][0]), min(last, aborted[at][1])
-                if low <= high:
-                    self._archive(low, high)
-                    if first < low:
-                        remaining_ranges.append((first, low - 1, count))
-                    first = high + 1
-                if aborted[at][1] > last:
+            while aborted_index < len(aborted) and aborted[aborted_index][0] <= last:
+                aborted_first, aborted_last = (
+                    max(first, aborted[aborted_index][0]),
+                    min(last, aborted[aborted_index][1]),
+                )
+                if aborted_first <= aborted_last:
+                    self._archive(aborted_first, aborted_last)
+                    if first < aborted_first:
+                        remaining_ranges.append((first, aborted_first - 1, count))
+                    first = aborted_last + 1
+                if aborted[aborted_index][1] > last:
                     break  # it extends into the next range
-                at += 1
+                aborted_index += 1
             if first <= last:
                 remaining_ranges.append((first, last, count))
         self.acquired_ranges = remaining_ranges
@@ -406,7 +409,7 @@ class Acquirer:
         return Acquisition(tuple(ranges), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
 
 
-def _extend(ranges: Ranges, run: OffsetRun) -> None:
+def _extend(ranges: list[AcquiredRange], run: OffsetRun) -> None:
     """Add a run to the ranges of one in-flight batch. Adjacent runs with equal counts make one entry."""
     if ranges and ranges[-1][1] + 1 == run.first and ranges[-1][2] == run.count:
         ranges[-1] = (ranges[-1][0], run.last, run.count)

@@ -32,9 +32,9 @@ def assign(
     """
     assigned: dict[str, set[Partition]] = {member: set() for member in members}
     for subscribers, topics in _balanced_apart(members):
-        held = {member: _still_valid(topics, partitions, current.get(member, {})) for member in subscribers}
-        _balance(subscribers, _partitions(topics, partitions), held)
-        for member, member_partitions in held.items():
+        balanced = {member: _still_valid(topics, partitions, current.get(member, {})) for member in subscribers}
+        _balance(subscribers, _partitions(topics, partitions), balanced)
+        for member, member_partitions in balanced.items():
             assigned[member] |= member_partitions
     return {member: by_topic(member_partitions) for member, member_partitions in assigned.items()}
 
@@ -78,39 +78,41 @@ def sharing_degree(members: int, partitions: int) -> int:
     return -(-members // partitions) if partitions else 0
 
 
-def _balance(members: list[str], partitions: list[Partition], held: dict[str, set[Partition]]) -> None:
-    """Change `held`, limited to these partitions, until every one has exactly the required number of members."""
+def _balance(members: list[str], partitions: list[Partition], assigned: dict[str, set[Partition]]) -> None:
+    """Change `assigned`, limited to these partitions, until every one has exactly the required number of members."""
     if not partitions:
         return
     degree = sharing_degree(len(members), len(partitions))
     quota = dict(zip(members, quotas(len(members), len(partitions)), strict=True))
-    holders = _holders(members, partitions, held)
+    holders = _holders(members, partitions, assigned)
     for member in members:
-        _trim_member(member, quota[member], held, holders)
+        _trim_member(member, quota[member], assigned, holders)
     for partition in partitions:
         for member in sorted(holders[partition])[degree:]:
-            held[member].discard(partition)
+            assigned[member].discard(partition)
             holders[partition].discard(member)
-    _fill(members, partitions, degree, quota, held, holders)
+    _fill(members, partitions, degree, quota, assigned, holders)
 
 
 def _holders(
-    members: list[str], partitions: list[Partition], held: dict[str, set[Partition]]
+    members: list[str], partitions: list[Partition], assigned: dict[str, set[Partition]]
 ) -> dict[Partition, set[str]]:
     holders: dict[Partition, set[str]] = {partition: set() for partition in partitions}
     for member in members:
-        for partition in held[member]:
+        for partition in assigned[member]:
             holders[partition].add(member)
     return holders
 
 
-def _trim_member(member: str, quota: int, held: dict[str, set[Partition]], holders: dict[Partition, set[str]]) -> None:
+def _trim_member(
+    member: str, quota: int, assigned: dict[str, set[Partition]], holders: dict[Partition, set[str]]
+) -> None:
     """Remove partitions above the quota, those with most members first, so that the fewest partitions move."""
-    excess = len(held[member]) - quota
+    excess = len(assigned[member]) - quota
     if excess <= 0:
         return
-    for partition in sorted(held[member], key=lambda partition: (-len(holders[partition]), partition))[:excess]:
-        held[member].discard(partition)
+    for partition in sorted(assigned[member], key=lambda partition: (-len(holders[partition]), partition))[:excess]:
+        assigned[member].discard(partition)
         holders[partition].discard(member)
 
 
@@ -119,21 +121,21 @@ def _fill(
     partitions: list[Partition],
     degree: int,
     quota: Mapping[str, int],
-    held: dict[str, set[Partition]],
+    assigned: dict[str, set[Partition]],
     holders: dict[Partition, set[str]],
 ) -> None:
     """Add members below their quota to each partition that has too few, in rotation."""
-    room = {member: quota[member] - len(held[member]) for member in members}
+    room = {member: quota[member] - len(assigned[member]) for member in members}
     waiting = [member for member in members if room[member] > 0]
     position = 0
     for partition in partitions:
         while len(holders[partition]) < degree:
             taker = _next_without(waiting, position, holders[partition])
             if taker is None:
-                _exchange(waiting[position % len(waiting)], partition, members, held, holders)
+                _exchange(waiting[position % len(waiting)], partition, members, assigned, holders)
                 taker = position % len(waiting)
             else:
-                held[waiting[taker]].add(partition)
+                assigned[waiting[taker]].add(partition)
                 holders[partition].add(waiting[taker])
             room[waiting[taker]] -= 1
             position = taker + 1
@@ -154,7 +156,7 @@ def _exchange(
     unfilled: str,
     partition: Partition,
     members: list[str],
-    held: dict[str, set[Partition]],
+    assigned: dict[str, set[Partition]],
     holders: dict[Partition, set[str]],
 ) -> None:
     """Give a partition to a full member, and one of that member's partitions to the unfilled one, which has it.
@@ -165,13 +167,13 @@ def _exchange(
     for donor in members:
         if donor in holders[partition]:
             continue
-        donor_partition = min(held[donor] - held[unfilled], default=None)
+        donor_partition = min(assigned[donor] - assigned[unfilled], default=None)
         if donor_partition is not None:
-            held[donor].remove(donor_partition)
+            assigned[donor].remove(donor_partition)
             holders[donor_partition].remove(donor)
-            held[unfilled].add(donor_partition)
+            assigned[unfilled].add(donor_partition)
             holders[donor_partition].add(unfilled)
-            held[donor].add(partition)
+            assigned[donor].add(partition)
             holders[partition].add(donor)
             return
     raise AssertionError("an exchange always exists, see _exchange")

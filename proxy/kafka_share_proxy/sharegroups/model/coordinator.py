@@ -183,7 +183,7 @@ class ShareCoordinator:
             self.ordered.discard(group_id)
         for key, share in self.loaded_of(group_id):
             if queue is not None or not is_for_named_delays(share.partition):
-                share.partition = self._bounded(key, self._as_set(key, share.partition))
+                share.partition = self._bounded(key, self._of_settings_class(key, share.partition))
             if was_committed != self.settings(group_id).read_committed:
                 share.partition.forget_keys()
 
@@ -346,7 +346,7 @@ class ShareCoordinator:
     def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
         return self._groups_of.get(TopicIdPartition(topic_id, partition), {})
 
-    def passed_by_all(self, topic_id: bytes, partition: int, read_committed: bool, offset: int) -> int:
+    def lowest_kept_from(self, topic_id: bytes, partition: int, read_committed: bool, offset: int) -> int:
         """Return the lowest next offset of the groups with this isolation level, at most `offset`."""
         for group_id, share in self.groups_of(topic_id, partition).items():
             if self.settings(group_id).read_committed == read_committed:
@@ -359,14 +359,14 @@ class ShareCoordinator:
 
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         self._resting.take(*key)
-        partition = self._as_set(key, partition)
+        partition = self._of_settings_class(key, partition)
         share = Share(self._bounded(key, partition), node_id)
         self._shares[key] = share
         self._loaded.setdefault(key.group_id, set()).add(key)
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
         return share
 
-    def _as_set(self, key: ShareKey, partition: SharePartition) -> SharePartition:
+    def _of_settings_class(self, key: ShareKey, partition: SharePartition) -> SharePartition:
         """Return a share partition of the class that its group's settings need."""
         partition = partition_of(partition, self.settings(key.group_id).queue, self._delayed)
         if isinstance(partition, QueuePartition):

@@ -32,20 +32,20 @@ class ForwardedLocks:
         self._locks: dict[TopicIdPartition, dict[int, _Lock]] = {}
         self._count = 0
 
-    def acquired(self, place: TopicIdPartition, first: int, last: int, member_id: str, ends: float) -> None:
+    def acquired(self, topic_partition: TopicIdPartition, first: int, last: int, member_id: str, ends: float) -> None:
         """Add or replace the locks of a range, or extend renewed ones. Raises TooManyLocks."""
-        locks = self._locks.setdefault(place, {})
-        before = len(locks)
+        locks = self._locks.setdefault(topic_partition, {})
+        count_before = len(locks)
         lock = _Lock(member_id, ends)
         for offset in _offsets(first, last):
             locks[offset] = lock
-        self._count += len(locks) - before
+        self._count += len(locks) - count_before
         if self._count > LOCKS_MAX:
             raise TooManyLocks(f"more than {LOCKS_MAX} locked records")
 
-    def settled(self, place: TopicIdPartition, first: int, last: int) -> None:
+    def settled(self, topic_partition: TopicIdPartition, first: int, last: int) -> None:
         """Remove the locks of a range. Raises TooManyLocks."""
-        locks = self._locks.get(place, {})
+        locks = self._locks.get(topic_partition, {})
         for offset in _offsets(first, last):
             self._count -= locks.pop(offset, None) is not None
 
@@ -61,16 +61,18 @@ class ForwardedLocks:
 
     def bounds(self) -> list[tuple[TopicIdPartition, int, int]]:
         """Return the lowest and the highest locked offset of each partition."""
-        return sorted((place, min(locks), max(locks)) for place, locks in self._locks.items() if locks)
+        return sorted(
+            (topic_partition, min(locks), max(locks)) for topic_partition, locks in self._locks.items() if locks
+        )
 
     def _keep(self, is_kept: Callable[[_Lock], bool]) -> None:
-        for place, locks in list(self._locks.items()):
+        for topic_partition, locks in list(self._locks.items()):
             remaining_locks = {offset: lock for offset, lock in locks.items() if is_kept(lock)}
             self._count -= len(locks) - len(remaining_locks)
             if remaining_locks:
-                self._locks[place] = remaining_locks
+                self._locks[topic_partition] = remaining_locks
             else:
-                del self._locks[place]
+                del self._locks[topic_partition]
 
 
 def _offsets(first: int, last: int) -> Iterable[int]:

@@ -201,11 +201,11 @@ class ShareGroup:
         if member.deadline < self._earliest_deadline:
             self._earliest_deadline = member.deadline
             self._ends_at(self.group_id, member.deadline)
-        whole = beat.member_epoch == JOIN_EPOCH or beat.topics is not None
+        is_full_heartbeat = beat.member_epoch == JOIN_EPOCH or beat.topics is not None
         return HeartbeatReply(
             member_epoch=member.epoch,
             heartbeat_interval_s=settings.heartbeat_interval_s,
-            assignment=member.assigned if whole or is_reassigned else None,
+            assignment=member.assigned if is_full_heartbeat or is_reassigned else None,
         )
 
     def withdrawn_from(self, member_id: str, now: float) -> Collection[Partition]:
@@ -294,8 +294,8 @@ class ShareGroup:
             member.rack_id = beat.rack_id
         if beat.topics is None or frozenset(beat.topics) == member.topics:
             return False
-        before, member.topics = member.topics, frozenset(beat.topics)
-        self._count_topics(before, -1)
+        topics_before, member.topics = member.topics, frozenset(beat.topics)
+        self._count_topics(topics_before, -1)
         self._count_topics(member.topics, 1)
         return True
 
@@ -345,12 +345,14 @@ class ShareGroup:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
         subscribed = _topic_ids(member, topics)
         target = {
-            tid: parts for tid, parts in self._targets.get(member.member_id, _NOTHING).items() if tid in subscribed
+            topic_id: parts
+            for topic_id, parts in self._targets.get(member.member_id, _NOTHING).items()
+            if topic_id in subscribed
         }
         unsettled_partitions = self._withdraw(member, subscribed, target, settings, now, holds)
-        before = member.assigned
+        assigned_before = member.assigned
         member.assigned = by_topic({*_partitions(target), *unsettled_partitions}) if unsettled_partitions else target
-        return member.assigned != before
+        return member.assigned != assigned_before
 
     def _withdraw(
         self,
@@ -363,24 +365,24 @@ class ShareGroup:
     ) -> list[Partition]:
         """Note the partitions that the member loses. Return those that it keeps until their records are settled."""
         target_partitions = set(_partitions(target))
-        lost = [
+        lost_partitions = [
             partition
             for partition in _partitions(member.assigned)
             if partition not in target_partitions and partition[0] in subscribed
         ]
-        if not lost and not member.withdrawn:
+        if not lost_partitions and not member.withdrawn:
             return []
-        until = now + settings.lock_duration_s
+        withdrawn_until = now + settings.lock_duration_s
         withdrawn = {
             partition: end
             for partition, end in member.withdrawn.items()
             if partition not in target_partitions and now < end
         }
-        withdrawn.update({partition: member.withdrawn.get(partition, until) for partition in lost})
+        withdrawn.update({partition: member.withdrawn.get(partition, withdrawn_until) for partition in lost_partitions})
         member.withdrawn = withdrawn
         return [
             partition
-            for partition in lost
+            for partition in lost_partitions
             if now < withdrawn[partition] and holds(self.group_id, member.member_id, *partition)
         ]
 

@@ -23,7 +23,7 @@ class BlockedKey(NamedTuple):
     """A key whose records wait for one another."""
 
     hash: int
-    behind: int
+    blocking_offset: int
     """Offset that blocks the others."""
     waiting: int
     """Number of records that wait."""

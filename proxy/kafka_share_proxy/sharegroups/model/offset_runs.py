@@ -3,8 +3,8 @@
 How it works: an `OffsetRun` is a range of neighbouring offsets with one state, delivery count and owner, in a sorted
 list with a parallel list of first offsets for bisect. Kafka keeps one *in-flight batch* per AcquiredRecords entry of a
 first delivery, and explodes it to an entry per offset when its offsets begin to differ. Redelivery depends on that
-batch (sharegroups/README.md rules 30-32, 38): a run that is a whole in-flight batch has `unit` None, and the runs of an
-exploded one share a `Unit` with its bounds.
+batch (sharegroups/README.md rules 30-32, 38): a run that is a whole in-flight batch has no `exploded_batch`, and the
+runs of an exploded one share an `ExplodedBatch` with its bounds.
 
 States: AVAILABLE -> ACQUIRED -> AVAILABLE | ACKNOWLEDGED | ARCHIVED, AVAILABLE -> ARCHIVED. A run whose change is being
 stored stays ACQUIRED, with `pending` and `target` set. UNREAD is a hole left by a reload, which is read again as if it
@@ -59,15 +59,15 @@ __all__ = [
     "REJECTED",
     "SETTLED",
     "UNREAD",
+    "ExplodedBatch",
     "LockIndex",
     "OffsetRun",
     "Transition",
-    "Unit",
     "Window",
 ]
 
 
-class Unit:
+class ExplodedBatch:
     """Bounds of an in-flight batch that was exploded."""
 
     __slots__ = ("first", "last")
@@ -83,6 +83,7 @@ class OffsetRun:
     __slots__ = (
         "acquired_at",
         "count",
+        "exploded_batch",
         "first",
         "last",
         "lock",
@@ -92,7 +93,6 @@ class OffsetRun:
         "renewals",
         "state",
         "target",
-        "unit",
     )
 
     def __init__(self, partition: object, first: int, last: int, state: int, count: int) -> None:
@@ -107,7 +107,7 @@ class OffsetRun:
         """Number of deliveries, including the present one."""
         self.owner: str | None = None
         """Member id of the owner while ACQUIRED."""
-        self.unit: Unit | None = None
+        self.exploded_batch: ExplodedBatch | None = None
         self.pending: Transition | None = None
         self.target = state
         """State after `pending` is applied."""
@@ -170,7 +170,7 @@ class SharedLock:
 
 
 @dataclass(slots=True)
-class GivenBack:
+class EndedDelivery:
     """A delivery that has ended, for the audit. `Window.free` clears these fields of the run."""
 
     first: int
@@ -181,14 +181,14 @@ class GivenBack:
     renewals: int
 
     @classmethod
-    def of(cls, run: OffsetRun) -> GivenBack:
+    def of(cls, run: OffsetRun) -> EndedDelivery:
         return cls(run.first, run.last, run.count, run.owner, run.acquired_at, run.renewals)
 
 
 class Transition:
     """A decided change to be stored: pass it to snapshot(), then once to apply() or revert()."""
 
-    __slots__ = ("changes", "given_back", "is_forced", "kinds", "runs", "settled")
+    __slots__ = ("acknowledge_types", "changes", "ended_deliveries", "is_forced", "runs", "settled")
 
     def __init__(
         self, runs: Sequence[OffsetRun] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None
@@ -199,11 +199,11 @@ class Transition:
         self.changes = changes
         """(first, last, state, delivery count), ascending. Empty: nothing to store, the response is immediate."""
         self.settled = False
-        self.kinds: Sequence[int] = ()
+        self.acknowledge_types: Sequence[int] = ()
         """Acknowledge type of each of `runs`. Empty if a session ended or the leader moved."""
         self.is_forced = False
         """True if an administrator released the records."""
-        self.given_back: Sequence[GivenBack] = ()
+        self.ended_deliveries: Sequence[EndedDelivery] = ()
         """Deliveries that have ended in memory already because their locks expired."""
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ class Window:
             return index - 1
         return index
 
-    def at(self, first: int) -> OffsetRun | None:
+    def run_at(self, first: int) -> OffsetRun | None:
         """Return the run that begins at `first`, or None."""
         index = bisect_left(self.firsts, first)
         if index < len(self.firsts) and self.firsts[index] == first:
@@ -265,22 +265,22 @@ class Window:
         run.pending = None
         run.unlock()
 
-    def explode(self, run: OffsetRun) -> Unit:
+    def explode(self, run: OffsetRun) -> ExplodedBatch:
         """Mark this in-flight batch as exploded, so that its offsets may differ."""
-        if run.unit is None:
-            run.unit = Unit(run.first, run.last)
-        return run.unit
+        if run.exploded_batch is None:
+            run.exploded_batch = ExplodedBatch(run.first, run.last)
+        return run.exploded_batch
 
     def cut(self, index: int, offsets: Sequence[int]) -> None:
         """Split the run at `index` so that a run starts at each of `offsets` (ascending, all inside the run)."""
         whole = self.runs[index]
         bounds = [whole.first, *offsets, whole.last + 1]
-        unit = self.explode(whole)
+        exploded_batch = self.explode(whole)
         parts = []
         for first, after in pairwise(bounds):
             last = first if after == first + 1 else after - 1  # share one int object: there may be very many
             part = OffsetRun(whole.partition, first, last, whole.state, whole.count)
-            part.owner, part.unit, part.renewals = whole.owner, unit, whole.renewals
+            part.owner, part.exploded_batch, part.renewals = whole.owner, exploded_batch, whole.renewals
             part.acquired_at = whole.acquired_at
             parts.append(part)
         whole.split_lock(parts)
@@ -302,10 +302,10 @@ class Window:
     def join(self, offset: int) -> None:
         """Merge the run at `offset` with those neighbours that do not differ from it."""
         index = self.index_from(offset)
-        if index + 1 < len(self.runs) and _alike(self.runs[index], self.runs[index + 1]):
-            self._swallow(index)
-        if index and _alike(self.runs[index - 1], self.runs[index]):
-            self._swallow(index - 1)
+        if index + 1 < len(self.runs) and _can_merge(self.runs[index], self.runs[index + 1]):
+            self._merge_next(index)
+        if index and _can_merge(self.runs[index - 1], self.runs[index]):
+            self._merge_next(index - 1)
 
     def join_all(self, offsets: Sequence[int]) -> None:
         """Merge the runs at these offsets, which ascend, with those neighbours that do not differ from them."""
@@ -322,14 +322,14 @@ class Window:
             return
         merged_runs: list[OffsetRun] = []
         for run in self.runs[begin:end]:
-            if merged_runs and _alike(merged_runs[-1], run):
+            if merged_runs and _can_merge(merged_runs[-1], run):
                 merged_runs[-1].last = run.last
             else:
                 merged_runs.append(run)
         self.runs[begin:end] = merged_runs
         self.firsts[begin:end] = [run.first for run in merged_runs]
 
-    def _swallow(self, index: int) -> None:
+    def _merge_next(self, index: int) -> None:
         self.runs[index].last = self.runs[index + 1].last
         del self.runs[index + 1]
         del self.firsts[index + 1]
@@ -395,12 +395,12 @@ class Window:
         return self.free_from
 
 
-def _alike(lower: OffsetRun, upper: OffsetRun) -> bool:
+def _can_merge(lower: OffsetRun, upper: OffsetRun) -> bool:
     """Return True if two neighbours may be merged: settled, waiting for dead letters, or free in the same batch."""
     if lower.state != upper.state or lower.count != upper.count or lower.last + 1 != upper.first:
         return False
     if lower.state == AVAILABLE:
-        return lower.unit is not None and lower.unit is upper.unit
+        return lower.exploded_batch is not None and lower.exploded_batch is upper.exploded_batch
     if lower.state >= REJECTED:
         return lower.pending is upper.pending is None
     return bool(lower.state & SETTLED)
@@ -441,12 +441,12 @@ class LockIndex:
         queue = self._queues.get(duration_s)
         if queue is None:
             queue = self._queues[duration_s] = {}
-        end = now + duration_s
-        queue[run] = end
+        deadline = now + duration_s
+        queue[run] = deadline
         run.lock = queue
-        if end < self._earliest:
-            self._earliest = end
-        return end
+        if deadline < self._earliest:
+            self._earliest = deadline
+        return deadline
 
     def renew(self, run: OffsetRun, duration_s: float, now: float) -> float:
         """Restart the lock of `run` with the full duration (sharegroups/README.md rule 48). Return the new deadline."""
@@ -464,24 +464,24 @@ class LockIndex:
             return expired
         earliest = inf
         for duration_s, queue in list(self._queues.items()):
-            earliest = min(earliest, _take_due(queue, now, expired))
+            earliest = min(earliest, _pop_expired(queue, now, expired))
             if not queue:
                 del self._queues[duration_s]
         self._earliest = earliest
         return expired
 
 
-def _take_due(queue: dict[OffsetRun, float | SharedLock], now: float, expired: dict[Any, list[OffsetRun]]) -> float:
+def _pop_expired(queue: dict[OffsetRun, float | SharedLock], now: float, expired: dict[Any, list[OffsetRun]]) -> float:
     """Move the expired locks at the front of `queue` into `expired`. Return the deadline of the new front."""
-    due: list[OffsetRun] = []
+    due_runs: list[OffsetRun] = []
     front = inf
     for run, value in queue.items():
-        end = value.deadline if isinstance(value, SharedLock) else value
-        if end > now:
-            front = end
+        deadline = value.deadline if isinstance(value, SharedLock) else value
+        if deadline > now:
+            front = deadline
             break
-        due.append(run)
-    for run in due:
+        due_runs.append(run)
+    for run in due_runs:
         value = queue.pop(run)
         for part in value.parts if isinstance(value, SharedLock) else (run,):
             part.lock = None

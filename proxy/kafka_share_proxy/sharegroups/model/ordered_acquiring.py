@@ -71,8 +71,8 @@ class OrderedAcquirer(Acquirer):
     def _learn_enough(self, first: int, last: int, max_records: int) -> None:
         """Track first..last until enough offsets are free. More would only split the window into more runs."""
         missing = self.budget - self._count_free(max(self.data_first, self.window.next_free()), first - 1)
-        enough = self.budget // MISSING_PART
-        while first <= last and missing > enough:
+        missing_allowed = self.budget // MISSING_PART
+        while first <= last and missing > missing_allowed:
             end = min(last, self._log_batch_end(first + missing - 1))
             self._learn(first, end, max_records)
             missing -= self._count_free(first, end)
@@ -107,7 +107,8 @@ class OrderedAcquirer(Acquirer):
                 if offset > tracked_to or self._is_unsettled(offset)
             ]
             keys = RecordKeys(
-                array("q", [offset for offset, _ in tracked_keys]), array("Q", [each for _, each in tracked_keys])
+                array("q", [offset for offset, _ in tracked_keys]),
+                array("Q", [key_hash for _, key_hash in tracked_keys]),
             )
         order.trim(window.start_offset)
         order.known_to = last + 1
@@ -143,11 +144,11 @@ def block(window: Window, spans: Sequence[tuple[int, int]]) -> None:
     """Mark the free offsets of these ranges, which ascend and are not adjacent, as blocked."""
     if not spans:
         return
-    at = 0
+    span_index = 0
     for run in [run for run in window.between(spans[0][0], spans[-1][1]) if run.state == AVAILABLE]:
-        at = bisect_left(spans, run.first, lo=at, key=itemgetter(1))
+        span_index = bisect_left(spans, run.first, lo=span_index, key=itemgetter(1))
         offsets, blocked = [], set()
-        for first, last in spans[at : bisect_right(spans, run.last, lo=at, key=itemgetter(0))]:
+        for first, last in spans[span_index : bisect_right(spans, run.last, lo=span_index, key=itemgetter(0))]:
             blocked.add(max(first, run.first))
             offsets += [bound for bound in (first, last + 1) if run.first < bound <= run.last]
         index = window.index_from(run.first)
@@ -160,11 +161,11 @@ def block(window: Window, spans: Sequence[tuple[int, int]]) -> None:
 
 def _without_aborted(keys: Iterator[tuple[int, int]], aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Leave out the records of aborted transactions, which are archived and block nothing."""
-    at = 0
+    aborted_index = 0
     for offset, key_hash in keys:
-        while at < len(aborted) and aborted[at][1] < offset:
-            at += 1
-        if at == len(aborted) or offset < aborted[at][0]:
+        while aborted_index < len(aborted) and aborted[aborted_index][1] < offset:
+            aborted_index += 1
+        if aborted_index == len(aborted) or offset < aborted[aborted_index][0]:
             yield offset, key_hash
 
 

@@ -33,7 +33,7 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
     BLOCKED,
     SETTLED,
     UNREAD,
-    GivenBack,
+    EndedDelivery,
     LockIndex,
     OffsetRun,
     Transition,
@@ -127,15 +127,15 @@ class SharePartition(Window):
         """
         partition = cls(snapshot.start_offset, snapshot.state_epoch, locks=locks, key=key)
         partition.reports_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
-        after = snapshot.start_offset
+        next_offset = snapshot.start_offset
         for first, last, state, count in snapshot.batches:
-            if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED):
-                raise ValueError(f"state batch {first}-{last} in state {state} after offset {after - 1}")
-            if first > after:
-                partition.insert(OffsetRun(partition, after, first - 1, UNREAD, 0))
+            if first < next_offset or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED):
+                raise ValueError(f"state batch {first}-{last} in state {state} after offset {next_offset - 1}")
+            if first > next_offset:
+                partition.insert(OffsetRun(partition, next_offset, first - 1, UNREAD, 0))
             partition.insert(OffsetRun(partition, first, last, partition.loaded_state(snapshot, first, state), count))
-            after = last + 1
-        partition.end_offset = after - 1
+            next_offset = last + 1
+        partition.end_offset = next_offset - 1
         partition.advance()
         return partition
 
@@ -224,10 +224,10 @@ class SharePartition(Window):
         The transition only serves to store the change (sharegroups/README.md rule 35): call apply() whether or not that
         succeeds. Records being acknowledged are left to apply() and revert().
         """
-        changes, given_back = [], []
+        changes, ended_deliveries = [], []
         for run in sorted(expired, key=lambda run: run.first):
             if run.state == ACQUIRED and run.pending is None:
-                given_back.append(GivenBack.of(run))
+                ended_deliveries.append(EndedDelivery.of(run))
                 self.free(run, self.freed_state(run.count, settings.delivery_count_limit))
                 changes.append((run.first, run.last, run.state, run.count))
         for change in changes:
@@ -236,17 +236,17 @@ class SharePartition(Window):
             return None
         self.reports_offsets = True
         transition = Transition((), tuple(changes))
-        transition.given_back = given_back
+        transition.ended_deliveries = ended_deliveries
         return transition
 
     def apply(self, transition: Transition) -> None:
         """Settle the records of a durable transition, and move the start offset."""
         self._settle(transition)
         self.reports_offsets = True
-        mine = [run for run in transition.runs if run.pending is transition and run.partition is self]
-        self.free_to_targets(mine)
+        settled_runs = [run for run in transition.runs if run.pending is transition and run.partition is self]
+        self.free_to_targets(settled_runs)
         self.advance()
-        self.join_all([run.first for run in mine if run.first >= self.start_offset])
+        self.join_all([run.first for run in settled_runs if run.first >= self.start_offset])
 
     def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
         """Restore the records of a refused transition with their old locks (sharegroups/README.md rule 43).
@@ -254,15 +254,15 @@ class SharePartition(Window):
         If a lock has expired in the meantime, its records become free, or archived if their deliveries are used up.
         """
         self._settle(transition)
-        given_back = []
+        ended_deliveries = []
         for run in transition.runs:
             if run.pending is not transition or run.partition is not self:
                 continue  # the log lost these records meanwhile, or all state was replaced
             run.pending = None
             if run.deadline() <= now:
-                given_back.append(GivenBack.of(run))
+                ended_deliveries.append(EndedDelivery.of(run))
                 self.free(run, self.freed_state(run.count, settings.delivery_count_limit))
-        transition.given_back = given_back
+        transition.ended_deliveries = ended_deliveries
         self.advance()
 
     def _settle(self, transition: Transition) -> None:
@@ -295,8 +295,8 @@ class SharePartition(Window):
             self.explode(self.runs[-1])
             self.runs[-1].last = offset - 1
         for run in self.runs:
-            if run.unit is not None and run.unit.last >= offset:
-                run.unit.last = offset - 1
+            if run.exploded_batch is not None and run.exploded_batch.last >= offset:
+                run.exploded_batch.last = offset - 1
         self.start_offset = min(self.start_offset, offset)
         self.end_offset = self.runs[-1].last if self.runs else self.start_offset - 1
         self.free_from = min(self.free_from, self.end_offset + 1)
@@ -312,8 +312,8 @@ class SharePartition(Window):
 
     def _snapshot(self, transitions: Sequence[Transition], tags: BatchTags | None = None) -> ShareSnapshot:
         start_offset = self.start_offset
-        leading = True
-        complete = 0
+        is_leading = True
+        settled_count = 0
         batches: list[tuple[int, int, int, int]] = []
         for run in self.runs:
             state, count = run.state, run.count
@@ -324,13 +324,13 @@ class SharePartition(Window):
                     state, count = AVAILABLE, count - 1
             if state == BLOCKED:
                 state = AVAILABLE
-            if leading and not state & SETTLED:
-                leading = False
+            if is_leading and not state & SETTLED:
+                is_leading = False
                 start_offset = max(start_offset, run.first)
-            if leading or state == UNREAD or (count == 0 and state == AVAILABLE):
+            if is_leading or state == UNREAD or (count == 0 and state == AVAILABLE):
                 continue
             if state & SETTLED:
-                complete += run.last - run.first + 1
+                settled_count += run.last - run.first + 1
             if tags is not None:
                 state = self.tagged(tags, run, state)
             is_next = batches and batches[-1][1] + 1 == run.first and batches[-1][2:] == (state, count)
@@ -338,12 +338,12 @@ class SharePartition(Window):
                 batches[-1] = (batches[-1][0], run.last, state, count)
             else:
                 batches.append((run.first, run.last, state, count))
-        if leading:
+        if is_leading:
             start_offset = self.end_offset + 1
         if not (self.reports_offsets or transitions):
-            complete = NOTHING_COUNTED
+            settled_count = NOTHING_COUNTED
         fields = () if tags is None else tags.fields()
-        return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches), *fields)
+        return ShareSnapshot(start_offset, self.state_epoch, settled_count, tuple(batches), *fields)
 
     def tagged(self, tags: BatchTags, run: OffsetRun, state: int) -> int:  # noqa: ARG002 - a queue needs them
         """Return the stored state of a run in this state, and add the run's tagged fields."""

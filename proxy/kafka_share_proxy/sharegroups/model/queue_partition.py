@@ -256,9 +256,9 @@ class QueuePartition(SharePartition):
 
     def name_delays(self, decided: Transition, delays: NamedDelays, now: float) -> None:
         """Let the records that a decided change releases wait for the delays that the member names."""
-        for run, kind in zip(decided.runs, decided.kinds, strict=True):
+        for run, acknowledge_type in zip(decided.runs, decided.acknowledge_types, strict=True):
             delay = named_for(delays, run.first)
-            if kind != RELEASE or delay is None or run.target not in (AVAILABLE, DELAYED):
+            if acknowledge_type != RELEASE or delay is None or run.target not in (AVAILABLE, DELAYED):
                 continue
             self.delayed.forget(run)
             run.target = DELAYED if delay else AVAILABLE
@@ -269,7 +269,7 @@ class QueuePartition(SharePartition):
     def expire(self, expired: Iterable[OffsetRun], settings: PartitionSettings, now: float) -> Transition | None:
         transition = super().expire(expired, settings, now)
         if transition is not None:
-            freed = (self.at(first) for first, _, state, _ in transition.changes if state == DELAYED)
+            freed = (self.run_at(first) for first, _, state, _ in transition.changes if state == DELAYED)
             self._delay([run for run in freed if run is not None], now)
         return transition
 
@@ -294,7 +294,7 @@ class QueuePartition(SharePartition):
     def delay_again(self, due_s: Mapping[int, int]) -> None:
         """Let the free runs wait that have a stored due time, by first offset, in the future."""
         for first, stored_s in due_s.items():
-            run, due = self.at(first), self.delayed.loaded(stored_s)
+            run, due = self.run_at(first), self.delayed.loaded(stored_s)
             if run is not None and run.state == AVAILABLE and due is not None:
                 self.free(run, DELAYED)
                 self.delayed.add(run, due)
@@ -302,7 +302,7 @@ class QueuePartition(SharePartition):
     def redeliver(self, runs: Iterable[OffsetRun]) -> None:
         """Make runs available that are due."""
         for run in runs:
-            if run.state == DELAYED and self.at(run.first) is run:
+            if run.state == DELAYED and self.run_at(run.first) is run:
                 self.free(run, AVAILABLE)
                 self.join(run.first)
 
@@ -313,7 +313,7 @@ class QueuePartition(SharePartition):
 
     def delays_of(self, transition: Transition) -> list[Wait]:
         """Return the records of a change that wait, whether or not it was applied."""
-        freed = (self.at(first) for first, _, state, _ in transition.changes if state == DELAYED)
+        freed = (self.run_at(first) for first, _, state, _ in transition.changes if state == DELAYED)
         return [Wait(run.first, run.last, run.count, self.delayed.due(run)) for run in freed if run is not None]
 
     def free(self, run: OffsetRun, state: int) -> None:

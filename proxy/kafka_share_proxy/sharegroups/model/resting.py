@@ -35,37 +35,37 @@ class RestingShares:
     def put(self, group_id: str, topic_id: bytes, partition: int, value: bytes) -> None:
         """Hold a value, replacing a previous one. The value must not be empty."""
         self.take(group_id, topic_id, partition)
-        held = self._groups.setdefault(group_id, {})
+        values = self._groups.setdefault(group_id, {})
         key, slot = _key(topic_id, partition)
         if len(value) > SHORT_MAX:
-            held[key + bytes((slot,))] = value
+            values[key + bytes((slot,))] = value
         else:
-            held[key] = held.get(key, b"") + bytes((slot, len(value))) + value
+            values[key] = values.get(key, b"") + bytes((slot, len(value))) + value
         self._count += 1
 
     def take(self, group_id: str, topic_id: bytes, partition: int) -> bytes | None:
         """Remove and return a value. None if there is none, also for a negative partition number."""
-        held = self._groups.get(group_id)
-        if held is None or partition < 0:
+        values = self._groups.get(group_id)
+        if values is None or partition < 0:
             return None
         key, slot = _key(topic_id, partition)
-        value = _cut(held, key, slot) or held.pop(key + bytes((slot,)), None)
+        value = _cut(values, key, slot) or values.pop(key + bytes((slot,)), None)
         if value is None:
             return None
         self._count -= 1
-        if not held:
+        if not values:
             del self._groups[group_id]
         return value
 
     def get(self, group_id: str, topic_id: bytes, partition: int) -> bytes | None:
         """Return a value, which stays. None if there is none."""
-        held = self._groups.get(group_id)
-        if held is None or partition < 0:
+        values = self._groups.get(group_id)
+        if values is None or partition < 0:
             return None
         key, slot = _key(topic_id, partition)
-        page = held.get(key, b"")
+        page = values.get(key, b"")
         at, end = _find(page, slot)
-        return page[at + 2 : end] if at < end else held.get(key + bytes((slot,)))
+        return page[at + 2 : end] if at < end else values.get(key + bytes((slot,)))
 
     def of_group(self, group_id: str) -> Iterator[tuple[bytes, int]]:
         for key, data in self._groups.get(group_id, {}).items():
@@ -75,8 +75,8 @@ class RestingShares:
 
     def topics(self) -> Iterator[tuple[str, bytes]]:
         """Yield (group id, topic id) of all values, some more than once."""
-        for group_id, held in self._groups.items():
-            for key in held:
+        for group_id, values in self._groups.items():
+            for key in values:
                 yield group_id, key[:_TOPIC_ID]
 
     def clear(self) -> None:
@@ -90,16 +90,16 @@ def _key(topic_id: bytes, partition: int) -> tuple[bytes, int]:
     return topic_id + number.to_bytes(_NUMBER, "big"), slot
 
 
-def _cut(held: dict[bytes, bytes], key: bytes, slot: int) -> bytes | None:
+def _cut(values: dict[bytes, bytes], key: bytes, slot: int) -> bytes | None:
     """Remove and return the value at a position of a page, or None."""
-    page = held.get(key, b"")
+    page = values.get(key, b"")
     at, end = _find(page, slot)
     if at == end:
         return None
     if remaining := page[:at] + page[end:]:
-        held[key] = remaining
+        values[key] = remaining
     else:
-        del held[key]
+        del values[key]
     return page[at + 2 : end]
 
 

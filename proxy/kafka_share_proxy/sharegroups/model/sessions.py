@@ -121,7 +121,8 @@ class ShareSessions:
     def partitions_of(self, key: SessionKey) -> tuple[TopicIdPartition, ...]:
         return () if (session := self._sessions.get(key)) is None else session.partitions
 
-    def lives(self, session: Session) -> bool:
+    def is_open(self, session: Session) -> bool:
+        """Return True unless the session has ended or was replaced."""
         return self._sessions.get(session.key) is session
 
     def fetch(
@@ -144,13 +145,13 @@ class ShareSessions:
         if not isinstance(session, Session) or epoch == FINAL_EPOCH:
             return session
         new_partitions = list(added)
-        before, more = len(session), sum(partition not in session for partition in new_partitions)
-        if before + more > SESSION_PARTITIONS_MAX:
+        size_before, added_count = len(session), sum(partition not in session for partition in new_partitions)
+        if size_before + added_count > SESSION_PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
-        if more and self.partitions + more > SESSIONS_PARTITIONS_MAX:
+        if added_count and self.partitions + added_count > SESSIONS_PARTITIONS_MAX:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         session.update(new_partitions, forgotten)
-        self.partitions += len(session) - before
+        self.partitions += len(session) - size_before
         session.advance()
         return session
 
@@ -203,8 +204,8 @@ class ShareSessions:
         if len(session) > SESSION_PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
         self.end(key)
-        full = self.partitions + len(session) > SESSIONS_PARTITIONS_MAX
-        if full or self._by_node.get(key.node_id, 0) >= self.sessions_max:
+        is_full = self.partitions + len(session) > SESSIONS_PARTITIONS_MAX
+        if is_full or self._by_node.get(key.node_id, 0) >= self.sessions_max:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         self._sessions[key] = session
         self.partitions += len(session)

@@ -35,7 +35,7 @@ class ShareChanges:
     deletions: dict[str, Promise[ErrorCode]] = field(default_factory=dict)
 
     def store_settings(
-        self, group_id: str, values: Mapping[str, str], encoded: bytes | None, then: Callable[[], None]
+        self, group_id: str, values: Mapping[str, str], encoded: bytes | None, on_stored: Callable[[], None]
     ) -> Promise[None]:
         """Store the settings of a group, and put them in force once they are durable. Fails with JournalRefused.
 
@@ -47,9 +47,9 @@ class ShareChanges:
             del self.settings[group_id]
             if succeeded(stored):
                 self.coordinator.store_settings(group_id, values)
-                then()
+                on_stored()
 
-        self.writes.after(stored, settle)
+        self.writes.call_after(stored, settle)
         return stored
 
     def hold_group(self, group_id: str) -> Promise[None]:
@@ -75,14 +75,14 @@ class ShareChanges:
     def _deleted(self, group_id: str) -> None:
         del self.deletions[group_id]
 
-    def _once_stored(self, group_id: str, epoch: int, then: Callable[[], object]) -> Promise[None]:
+    def _once_stored(self, group_id: str, epoch: int, on_stored: Callable[[], object]) -> Promise[None]:
         stored = self.writes.put([(StateKey("group", group_id), group_value(epoch))])
 
         def settle() -> None:
             if succeeded(stored):
-                then()
+                on_stored()
 
-        self.writes.after(stored, settle)
+        self.writes.call_after(stored, settle)
         return stored
 
 

@@ -77,7 +77,7 @@ class _WriteRequest:
 
 
 @dataclass(slots=True, eq=False)
-class _Order:
+class _QueuedWrite:
     """One write of one share partition: a change, a first snapshot, or a deletion (neither of them)."""
 
     request: _WriteRequest
@@ -91,15 +91,15 @@ class _Order:
     """Set if the share partition that decided the change was replaced or deleted meanwhile: the change is dropped."""
 
 
-Letters = Sequence[tuple[ShareKey, DeadLetterWrite]]
+LetterChanges = Sequence[tuple[ShareKey, DeadLetterWrite]]
 """Records to be archived, at most one write of each share partition."""
 
 
 @dataclass(slots=True, eq=False)
-class _LetterOrder:
+class _LetterWrite:
     """Dead letters of one state partition, with the changes that archive their records."""
 
-    changes: Letters
+    changes: LetterChanges
     outside: Sequence[OutsideRecords]
     done: Promise[None] = field(default_factory=Promise)
 
@@ -108,12 +108,12 @@ class _LetterOrder:
 class _Lane:
     """Writes to one partition of the state topic."""
 
-    waiting: list[_Order] = field(default_factory=list)
-    under_way: int = 0
+    waiting: list[_QueuedWrite] = field(default_factory=list)
+    appends_in_flight: int = 0
     """Number of appends of the present round that are not settled."""
-    letters: _LetterOrder | None = None
+    letters: _LetterWrite | None = None
     """Dead letters that wait for the end of the present round."""
-    in_letters: frozenset[ShareKey] = frozenset()
+    keys_in_transaction: frozenset[ShareKey] = frozenset()
     """Share partitions in the transaction in flight. Their other changes wait for its end."""
 
 
@@ -126,7 +126,7 @@ class ShareWrites:
         coordinator: ShareCoordinator,
         notes: Notes,
         now: Callable[[], float],
-        settled_at: Callable[[ShareKey], None],
+        on_outcome: Callable[[ShareKey], None],
         owner: CallbackOwner = PROCESS,
         *,
         audit: ShareAudit | None = None,
@@ -144,7 +144,7 @@ class ShareWrites:
         self._coordinator = coordinator
         self._notes = notes
         self._now = now
-        self._settled_at = settled_at
+        self._on_outcome = on_outcome
         """Called for each share partition whose change was applied or reverted, since records may be available."""
         self.audit = audit
         self._observe_write = observe_write
@@ -159,17 +159,17 @@ class ShareWrites:
         if not changes:
             return settled({})
         request = _WriteRequest(len(changes))
-        orders = [_Order(request, key, transition, final=final) for key, transition in changes]
+        queued_writes = [_QueuedWrite(request, key, transition, final=final) for key, transition in changes]
         room = max(0, WAITING_MAX - self._changes_waiting)
-        self._write(orders[:room])
-        for order in orders[room:]:
-            self._settle(order, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._write(queued_writes[:room])
+        for queued in queued_writes[room:]:
+            self._settle(queued, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return request.done
 
     def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
         """Write the first snapshot of a share partition and load it, replacing one that is loaded."""
         request = _WriteRequest(1)
-        self._write([_Order(request, key, created=(partition, node_id))])
+        self._write([_QueuedWrite(request, key, created=(partition, node_id))])
         return request.done
 
     def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
@@ -177,10 +177,10 @@ class ShareWrites:
         if not keys:
             return settled({})
         request = _WriteRequest(len(keys))
-        self._write([_Order(request, key) for key in keys])
+        self._write([_QueuedWrite(request, key) for key in keys])
         return request.done
 
-    def write_letters(self, changes: Letters, outside: Sequence[OutsideRecords]) -> Promise[None]:
+    def write_letters(self, changes: LetterChanges, outside: Sequence[OutsideRecords]) -> Promise[None]:
         """Write dead letters and archive their records, all or none. Fails with JournalRefused.
 
         All of one state partition, which has no other such write in progress. Raises LocalProtocolError without
@@ -188,131 +188,138 @@ class ShareWrites:
         """
         if self.transactions is None:
             raise LocalProtocolError("dead letters without transactions")
-        order = _LetterOrder(changes, outside)
+        letter_write = _LetterWrite(changes, outside)
         lane = self._lanes.setdefault(state_partition(changes[0][0].group_id), _Lane())
-        lane.letters = order
+        lane.letters = letter_write
         self._start(lane)
-        return order.done
+        return letter_write.done
 
     def put(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
         """Write a record that is not of a share partition: a group, settings, deletions. Fails with JournalRefused."""
         return self._journal.append(records)
 
-    def after(self, append: Promise[None], then: Callback) -> None:
-        """Call `then` once the journal has confirmed or refused an append, before its waiting callers resume.
+    def call_after(self, append: Promise[None], callback: Callback) -> None:
+        """Call `callback` once the journal has confirmed or refused an append, before its waiting callers resume.
 
         Runs on behalf of the share state, in the order of appends, inside the journal's own call.
         """
         if append.done:
-            then()
+            callback()
         else:
-            append.on_settled(then, self._owner)
+            append.on_settled(callback, self._owner)
 
-    def _write(self, orders: Sequence[_Order]) -> None:
+    def _write(self, queued_writes: Sequence[_QueuedWrite]) -> None:
         lanes: dict[int, _Lane] = {}
-        for order in orders:
-            number = state_partition(order.key.group_id)
+        for queued in queued_writes:
+            number = state_partition(queued.key.group_id)
             lane = lanes[number] = self._lanes.setdefault(number, _Lane())
-            lane.waiting.append(order)
-            self._changes_waiting += order.change is not None
+            lane.waiting.append(queued)
+            self._changes_waiting += queued.change is not None
         for lane in lanes.values():
             self._start(lane)
 
     def _start(self, lane: _Lane) -> None:
-        if lane.letters is not None and self.transactions is not None and not lane.under_way:
+        if lane.letters is not None and self.transactions is not None and not lane.appends_in_flight:
             self._start_letters(lane, lane.letters, self.transactions)
-        while lane.waiting and not lane.under_way:
-            batches = self._take(lane)
-            if not batches:
+        while lane.waiting and not lane.appends_in_flight:
+            appends = self._next_round(lane)
+            if not appends:
                 return  # all of them wait for the transaction in flight
-            lane.under_way = len(batches)
+            lane.appends_in_flight = len(appends)
             started_at = self._now()
-            for orders, records in batches:
+            for queued_writes, records in appends:
                 append = self._journal.append(records) if records else settled(None)
-                self.after(append, partial(self._finish, lane, orders, append, started_at))
+                self.call_after(append, partial(self._finish, lane, queued_writes, append, started_at))
 
-    def _take(self, lane: _Lane) -> list[tuple[list[_Order], list[Entry]]]:
+    def _next_round(self, lane: _Lane) -> list[tuple[list[_QueuedWrite], list[Entry]]]:
         """Return the next round with its records: for each share partition one append, with all changes that wait."""
-        is_alone = len(lane.waiting) == 1 and not lane.in_letters
-        gathered, waiting_orders = ([lane.waiting], list[_Order]()) if is_alone else self._gather(lane)
-        batches: list[tuple[list[_Order], list[Entry]]] = []
-        size, remaining = 0, list[_Order]()
-        for orders in gathered:
+        is_single = len(lane.waiting) == 1 and not lane.keys_in_transaction
+        if is_single:
+            by_share_partition, still_waiting = [lane.waiting], list[_QueuedWrite]()
+        else:
+            by_share_partition, still_waiting = self._writable_now(lane)
+        appends: list[tuple[list[_QueuedWrite], list[Entry]]] = []
+        size, remaining = 0, list[_QueuedWrite]()
+        for queued_writes in by_share_partition:
             if size >= ROUND_BYTES_MAX:
-                remaining += orders
+                remaining += queued_writes
                 continue
-            records = self._records(orders)
+            records = self._records(queued_writes)
             size += sum([len(value or b"") for _, value in records])
-            batches.append((orders, records))
-            self._changes_waiting -= sum([order.change is not None for order in orders])
-        lane.waiting = remaining + waiting_orders
-        return batches
+            appends.append((queued_writes, records))
+            self._changes_waiting -= sum([queued.change is not None for queued in queued_writes])
+        lane.waiting = remaining + still_waiting
+        return appends
 
-    def _gather(self, lane: _Lane) -> tuple[list[list[_Order]], list[_Order]]:
+    def _writable_now(self, lane: _Lane) -> tuple[list[list[_QueuedWrite]], list[_QueuedWrite]]:
         """Return the orders that may be written now, by share partition, and those that wait.
 
         A deletion or a first snapshot is a round by itself. Orders of a share partition keep their order.
         """
-        gathered: dict[ShareKey, list[_Order]] = {}
-        waiting_orders: list[_Order] = []
-        complete = set(lane.in_letters)
-        for order in lane.waiting:
-            orders = None if order.key in complete else gathered.setdefault(order.key, [])
-            if orders is None or (orders and order.change is None):
-                waiting_orders.append(order)
-                complete.add(order.key)
+        by_share_partition: dict[ShareKey, list[_QueuedWrite]] = {}
+        still_waiting: list[_QueuedWrite] = []
+        closed_keys = set(lane.keys_in_transaction)
+        for queued in lane.waiting:
+            queued_writes = None if queued.key in closed_keys else by_share_partition.setdefault(queued.key, [])
+            if queued_writes is None or (queued_writes and queued.change is None):
+                still_waiting.append(queued)
+                closed_keys.add(queued.key)
                 continue
-            orders.append(order)
-            if order.change is None or len(orders) == CHANGES_MAX:
-                complete.add(order.key)
-        return list(gathered.values()), waiting_orders
+            queued_writes.append(queued)
+            if queued.change is None or len(queued_writes) == CHANGES_MAX:
+                closed_keys.add(queued.key)
+        return list(by_share_partition.values()), still_waiting
 
-    def _start_letters(self, lane: _Lane, order: _LetterOrder, journal: TransactionalJournal[StateKey]) -> None:
+    def _start_letters(self, lane: _Lane, letter_write: _LetterWrite, journal: TransactionalJournal[StateKey]) -> None:
         lane.letters = None
         records: list[Entry] = []
-        for key, write in order.changes:
+        for key, write in letter_write.changes:
             share = self._coordinator.share(key)
             if share is None or not write.is_of(share.partition):
-                self._end_letters(order, JournalRefused(ErrorCode.FENCED_STATE_EPOCH, "the share partition changed"))
+                self._end_letters(
+                    letter_write, JournalRefused(ErrorCode.FENCED_STATE_EPOCH, "the share partition changed")
+                )
                 return
             records.append((_state_key(key), share.partition.snapshot(write).encode()))
-        lane.in_letters = frozenset(key for key, _ in order.changes)
-        append = journal.append_with(records, order.outside)
-        self.after(append, partial(self._finish_letters, lane, order, append))
+        lane.keys_in_transaction = frozenset(key for key, _ in letter_write.changes)
+        append = journal.append_with(records, letter_write.outside)
+        self.call_after(append, partial(self._finish_letters, lane, letter_write, append))
 
-    def _finish_letters(self, lane: _Lane, order: _LetterOrder, append: Promise[None]) -> None:
-        lane.in_letters = frozenset()
+    def _finish_letters(self, lane: _Lane, letter_write: _LetterWrite, append: Promise[None]) -> None:
+        lane.keys_in_transaction = frozenset()
         try:
             append.result()
         except JournalRefused as refusal:
-            self._end_letters(order, refusal)
+            self._end_letters(letter_write, refusal)
         else:
-            self._end_letters(order, None)
+            self._end_letters(letter_write, None)
         self._start(lane)
 
-    def _end_letters(self, order: _LetterOrder, refusal: JournalRefused | None) -> None:
-        for key, write in order.changes:
+    def _end_letters(self, letter_write: _LetterWrite, refusal: JournalRefused | None) -> None:
+        for key, write in letter_write.changes:
             share = self._coordinator.share(key)
             if share is not None:
-                self._end(key, share, write, keep=refusal is None)
-                self._settled_at(key)
+                self._apply_or_revert(key, share, write, is_stored=refusal is None)
+                self._on_outcome(key)
         if refusal is None:
-            order.done.set(None)
+            letter_write.done.set(None)
         else:
-            order.done.fail(refusal)
+            letter_write.done.fail(refusal)
 
-    def _records(self, orders: Sequence[_Order]) -> list[Entry]:
+    def _records(self, queued_writes: Sequence[_QueuedWrite]) -> list[Entry]:
         """Return the records of orders of one share partition: one, or none if it no longer exists."""
-        order = orders[0]
-        if order.created is not None:
-            return [(_state_key(order.key), order.created[0].snapshot().encode())]
-        if order.change is None:
-            return [(_state_key(order.key), None)]
-        changes = [each.change for each in orders if each.change is not None and not each.fenced]
-        share = self._coordinator.share(order.key) if changes else None
-        return [] if share is None else [(_state_key(order.key), share.partition.snapshot(*changes).encode())]
+        first = queued_writes[0]
+        if first.created is not None:
+            return [(_state_key(first.key), first.created[0].snapshot().encode())]
+        if first.change is None:
+            return [(_state_key(first.key), None)]
+        changes = [queued.change for queued in queued_writes if queued.change is not None and not queued.fenced]
+        share = self._coordinator.share(first.key) if changes else None
+        return [] if share is None else [(_state_key(first.key), share.partition.snapshot(*changes).encode())]
 
-    def _finish(self, lane: _Lane, orders: Sequence[_Order], append: Promise[None], started_at: float) -> None:
+    def _finish(
+        self, lane: _Lane, queued_writes: Sequence[_QueuedWrite], append: Promise[None], started_at: float
+    ) -> None:
         code = ErrorCode.NONE
         self._observe_write(self._now() - started_at)
         try:
@@ -320,32 +327,32 @@ class ShareWrites:
         except JournalRefused as refusal:
             code = client_code(refusal.code)
             self._notes("share-state-refused", code=refusal.code.name, reason=str(refusal))
-        lane.under_way -= 1
-        for order in orders:
-            self._settle(order, code)
+        lane.appends_in_flight -= 1
+        for queued in queued_writes:
+            self._settle(queued, code)
         self._start(lane)
 
-    def _settle(self, order: _Order, code: ErrorCode) -> None:
+    def _settle(self, queued: _QueuedWrite, code: ErrorCode) -> None:
         """Store the outcome of one share partition. The last one of a request completes its promise."""
-        request = order.request
-        request.outcome[order.key] = self._outcome(order, code)
+        request = queued.request
+        request.outcome[queued.key] = self._outcome(queued, code)
         request.remaining -= 1
         if not request.remaining:
             request.done.set(request.outcome)
-        self._settled_at(order.key)
+        self._on_outcome(queued.key)
 
-    def _outcome(self, order: _Order, code: ErrorCode) -> ErrorCode:
-        key = order.key
-        if order.change is not None:
-            share = None if order.fenced else self._coordinator.share(key)
+    def _outcome(self, queued: _QueuedWrite, code: ErrorCode) -> ErrorCode:
+        key = queued.key
+        if queued.change is not None:
+            share = None if queued.fenced else self._coordinator.share(key)
             if share is None:
-                return order.fenced or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self._end(key, share, order.change, keep=code == ErrorCode.NONE or order.final)
+                return queued.fenced or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._apply_or_revert(key, share, queued.change, is_stored=code == ErrorCode.NONE or queued.final)
         elif code != ErrorCode.NONE:
             return code
-        elif order.created is not None:
+        elif queued.created is not None:
             self._fence(key, client_code(ErrorCode.FENCED_STATE_EPOCH))
-            self._coordinator.add_share(key, *order.created)
+            self._coordinator.add_share(key, *queued.created)
         else:
             self._coordinator.remove_share(key)
             self._fence(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -353,13 +360,13 @@ class ShareWrites:
 
     def _fence(self, key: ShareKey, code: ErrorCode) -> None:
         """Drop the waiting changes that a replaced or deleted share partition decided, so that none reports success."""
-        for order in self._lanes[state_partition(key.group_id)].waiting:
-            if order.key == key and order.change is not None:
-                order.fenced = order.fenced or code
+        for queued in self._lanes[state_partition(key.group_id)].waiting:
+            if queued.key == key and queued.change is not None:
+                queued.fenced = queued.fenced or code
 
-    def _end(self, key: ShareKey, share: Share, transition: Transition, *, keep: bool) -> None:
+    def _apply_or_revert(self, key: ShareKey, share: Share, transition: Transition, *, is_stored: bool) -> None:
         settings, now, audit = self._coordinator.settings(key.group_id), self._now(), self.audit
-        if keep:
+        if is_stored:
             if audit is not None:
                 audit.settling(key, share.partition, transition, settings.lock_duration_s)
             share.partition.apply(transition)

@@ -44,7 +44,7 @@ async def handle(call: TargetCall[_Request]) -> _Response:
     outcome, changes = acknowledge(call.cluster, key, batches, renew_allowed=_renews(call))
     fetcher = ShareFetcher(call.cluster, session, request)
     await _fetch(call, session, fetcher, changes)
-    if not sessions.lives(session):
+    if not sessions.is_open(session):
         return _Response(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND)
     if epoch == FINAL_EPOCH:
         share.end_session(key)
@@ -77,7 +77,7 @@ async def _fetch(call: TargetCall[_Request], session: Session, fetcher: ShareFet
         if not is_final:
             fetcher.survey()
         return
-    if any(RELEASE in transition.kinds for _, transition in changes):
+    if any(RELEASE in transition.acknowledge_types for _, transition in changes):
         is_taken = fetcher.acquire_now()
         share.settle(changes)
         if is_taken:

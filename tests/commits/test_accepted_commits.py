@@ -14,7 +14,7 @@ from tests.support.commit_world import CommitWorld
 
 def test_only_a_known_offset_has_an_epoch_that_the_member_did_not_send() -> None:
     held = PartitionCommits()
-    held.broker_says(50, 7)
+    held.learn_committed(50, 7)
     assert epoch_of(held, 43, 3, 43) == 3
     assert epoch_of(held, 43, 3, 50) == 7
     assert epoch_of(held, 43, 3, 49) == epoch_of(None, 43, 3, 50) == -1
@@ -24,8 +24,8 @@ def test_only_a_known_offset_has_an_epoch_that_the_member_did_not_send() -> None
 
 def part(group: CommittingGroup, partition: int, done: OffsetRanges | None) -> PlannedPart:
     place = TopicPartition("t", partition)
-    held, commit = group.of(place), PartitionCommit(43, done)
-    held.broker_says(43, 3)
+    held, commit = group.state_of(place), PartitionCommit(43, done)
+    held.learn_committed(43, 3)
     offset, moves, _ = held.plan(commit)
     return PlannedPart(CommittedEntry("t", partition, 43, 3, "", 0, 0, 0), place, held, commit, offset, moves, 3)
 

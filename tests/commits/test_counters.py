@@ -47,8 +47,8 @@ def test_requests_count_for_each_partition_and_appends_take_their_time() -> None
 def held_of(**ranges: int) -> HeldCommits:
     held = HeldCommits()
     for group, count in ranges.items():
-        partition = held.group(group).of(TopicPartition("t", 0))
-        partition.broker_says(10, -1, [(20 + 10 * n, 25 + 10 * n) for n in range(count)])
+        partition = held.group(group).state_of(TopicPartition("t", 0))
+        partition.learn_committed(10, -1, [(20 + 10 * n, 25 + 10 * n) for n in range(count)])
     return held
 
 

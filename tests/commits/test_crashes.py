@@ -128,7 +128,7 @@ class Compared:
 
     def known(self) -> set[int]:
         """Return what the owner has in memory: the broker's text is replaced."""
-        held = self.world.services.held.group("g").of(TopicPartition("t", 0))
+        held = self.world.services.held.group("g").state_of(TopicPartition("t", 0))
         return {offset for start, end in held.ranges for offset in range(start, end)}
 
     async def recreate(self) -> None:

@@ -131,7 +131,7 @@ class FarCommits(CommitWorld):
     def __init__(self) -> None:
         super().__init__()
         self.wire = Wire()
-        self.edge = CommitServices(services=self.world.services, journal=self.journal)  # type: ignore[arg-type]
+        self.edge = CommitServices(base=self.world.services, journal=self.journal)  # type: ignore[arg-type]
         self.edge.gate.closing(self.edge.gate.all, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.edge.followed.groups["g"] = 0
         carried: CarriedRequests = CarriedCommits(self.services, commit_apis.of_owner(self.services))

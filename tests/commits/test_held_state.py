@@ -49,7 +49,7 @@ async def test_ranges_that_overlap_in_the_topic_become_one_and_their_records_are
     await held.load([record(45, 50, 43), record(45, 47, 43), record(50, 50, 43)])
     partition = held.groups["g"].partitions[TopicPartition("t", 0)]
     assert str(partition.ranges) == "45-50"
-    change = partition.broker_says(43, -1)
+    change = partition.learn_committed(43, -1)
     assert [str(span) for span in change.removed] == ["45-47", "50-50"]
 
 
@@ -76,10 +76,10 @@ async def test_what_the_topic_holds_next_to_the_metadata_can_be_stored_again() -
     held, again = HeldCommits(in_metadata=True), HeldCommits(in_metadata=True)
     await held.load([record(45, 47, 43), bound(50, 50, 44)])
     expected = {state_partition("g")}
-    assert held.groups["g"].of(TopicPartition("t", 0)).broker_says(44, -1, [(60, 61)]) == ((), ())
+    assert held.groups["g"].state_of(TopicPartition("t", 0)).learn_committed(44, -1, [(60, 61)]) == ((), ())
     await again.load([(encode_key(key), value) for key, value in held.stored(expected, time_ms=9)])
     assert list(again.stored(expected, time_ms=9)) == list(held.stored(expected, time_ms=9))
-    assert str(again.groups["g"].of(TopicPartition("t", 0)).ranges) == "45-47"
+    assert str(again.groups["g"].state_of(TopicPartition("t", 0)).ranges) == "45-47"
 
 
 async def test_groups_of_partitions_that_others_own_are_forgotten() -> None:

@@ -33,15 +33,15 @@ def test_finished_ranges_are_no_lag(world: CommitWorld) -> None:
 def test_lag_is_zero_when_everything_is_finished_and_never_less(world: CommitWorld) -> None:
     world.begin(43, "45-47")
     lag = CommitLag(world.services)
-    held = world.services.held.groups["g"].of(TopicPartition("t", 0))
-    held.broker_says(100, -1)
+    held = world.services.held.groups["g"].state_of(TopicPartition("t", 0))
+    held.learn_committed(100, -1)
     assert survey(lag).by_group == {"g": 0}
-    held.broker_says(120, -1)
+    held.learn_committed(120, -1)
     assert lag.of(TopicPartition("t", 0), held) == 0
 
 
 def test_a_partition_without_a_committed_offset_has_no_lag(world: CommitWorld) -> None:
-    world.services.held.group("g").of(TopicPartition("t", 0))
+    world.services.held.group("g").state_of(TopicPartition("t", 0))
     lag_survey = survey(CommitLag(world.services))
     assert (lag_survey.by_group, lag_survey.unknown) == ({}, 0)
 
@@ -61,7 +61,7 @@ def test_partitions_of_unknown_topics_and_beyond_the_limit_are_counted(
 ) -> None:
     world.begin(43, "45-47")
     lag = CommitLag(world.services)
-    world.services.held.group("g").of(TopicPartition("elsewhere", 0)).broker_says(7, -1)
+    world.services.held.group("g").state_of(TopicPartition("elsewhere", 0)).learn_committed(7, -1)
     assert survey(lag).unknown == 1
     monkeypatch.setattr(commit_lag, "SURVEYED_MAX", 0)
     world.world.timers.advance(PERIOD_S)

@@ -54,7 +54,7 @@ def test_commonest_commit_whose_ranges_change_meanwhile_keeps_both(world: Commit
     world.cluster.held = {OFFSET_COMMIT}
     sent = world.commit(43, "ic/1;61-61")
     held = world.services.held.groups["g"].partitions[TopicPartition("t", 0)]
-    held.broker_says(43, -1, [(45, 48), (60, 61), (80, 90)])
+    held.learn_committed(43, -1, [(45, 48), (60, 61), (80, 90)])
     world.cluster.held = set()
     world.cluster.release()
     assert sent.codes == [0]
@@ -190,7 +190,7 @@ def test_deleted_group_leaves_nothing_that_merges(world: CommitWorld, repeating:
     """A restart of the owner, too: the partition is loaded again."""
     group = world.services.held.groups["g"]
     assert group.merging
-    group.hold(TopicPartition("t", 0), replace(group.partitions[TopicPartition("t", 0)]))
+    group.set_state(TopicPartition("t", 0), replace(group.partitions[TopicPartition("t", 0)]))
     assert not group.merging
     assert world.commit(43, "ic/1;60-60", connection=repeating).codes == [0]
     assert world.repeated == 1

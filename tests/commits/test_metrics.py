@@ -19,7 +19,7 @@ from tests.support.commit_world import CommitWorld
 
 def page_of(services: CommitServices, tail: Any = None, groups_max: int = 1) -> str:
     metrics = Metrics()
-    services.services.limits = Limits(metrics_groups=groups_max)
+    services.base.limits = Limits(metrics_groups=groups_max)
     commit_metrics.add(metrics, services, tail, CommitLag(services))
     return metrics.render().decode()
 
@@ -74,7 +74,7 @@ def test_lag_is_shown_for_the_groups_with_the_most_and_for_all_others_together()
     world.begin(43, "45-47,50-50")
     world.begin(90, "95-99", group="h")
     services, metrics = world.services, Metrics()
-    services.services.limits = Limits(metrics_groups=1)
+    services.base.limits = Limits(metrics_groups=1)
     commit_metrics.add(metrics, services, None, CommitLag(services))
     assert "ksp_commit_lag_partitions_unknown 2.0" in metrics.render().decode()
     (lookup,) = metrics.lookups

@@ -252,5 +252,5 @@ def test_owner_that_notices_a_recreated_topic_overwrites_its_text(world: CommitW
     world.timers.advance(6)
     assert world.commit(43, "ic/1;70-70").codes == [0]
     assert world.broker() == (43, "ic/1;70-70")
-    held = world.services.held.group("g").of(TopicPartition("t", 0))
+    held = world.services.held.group("g").state_of(TopicPartition("t", 0))
     assert str(held.ranges) == "70-70"

@@ -10,7 +10,7 @@ from tests.support.commit_world import CommitWorld
 def test_each_refused_partition_is_reported_with_its_reason() -> None:
     world = CommitWorld()
     notes: list[tuple[str, dict[str, Any]]] = []
-    world.services.services.notes = lambda event, **context: notes.append((event, context))
+    world.services.base.notes = lambda event, **context: notes.append((event, context))
     world.commit_many([("t", 0, 5, "ic/1;9-7"), ("t", 1, 5, "ic/1;7-9")])
     ((event, context),) = notes
     assert event == "commit-refused"

@@ -19,4 +19,4 @@ def test_services_are_those_of_a_feature_with_owners() -> None:
     owned: OwnedServices = services
     assert (owned.feature, owned.state_wait_s, owned.fleet) == (FEATURE, 0.0, None)
     assert owned.gate.is_open
-    assert owned.timers is services.services.timers
+    assert owned.timers is services.base.timers

@@ -41,7 +41,7 @@ def test_groups_are_shown_with_lag_and_their_oldest_holes(world: CommitWorld) ->
 
 def test_a_group_without_ranges_has_no_holes(world: CommitWorld) -> None:
     world.begin(43, "45-47")
-    world.services.held.groups["g"].of(TopicPartition("t", 0)).broker_says(60, -1)
+    world.services.held.groups["g"].state_of(TopicPartition("t", 0)).learn_committed(60, -1)
     shown = section(world)
     assert lines(shown.tables[0])[0]["Ranges"] == 0
     assert shown.details == []
@@ -51,7 +51,7 @@ def test_long_lists_are_cut_and_counted(world: CommitWorld) -> None:
     group = world.services.held.group("h")
     for partition in range(ROWS_MAX + 3):
         done = [(20 + 10 * n, 25 + 10 * n) for n in range(10)]
-        group.of(TopicPartition("t", partition)).broker_says(10, -1, done)
+        group.state_of(TopicPartition("t", partition)).learn_committed(10, -1, done)
     shown = section(world)
     assert (len(shown.tables[0].rows), shown.tables[0].left_out) == (ROWS_MAX, 3)
     holes = part(shown.details[0], "Oldest holes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.commits.state_records import RangeKey
-from kafka_share_proxy.commits.storing import RECORD_BYTES, StoredChange, store, stored
+from kafka_share_proxy.commits.storing import RECORD_BYTES, StoredChange, outcome_of_appends, store
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.offsets.ranges import OffsetSpan, RangeChange
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -31,7 +31,7 @@ def appends(world: CommitWorld) -> list[list[str]]:
 
 def store_change(world: CommitWorld) -> None:
     group = world.services.held.group("g")
-    store(world.services, group, [StoredChange(PLACE, group.of(PLACE), CHANGE)])
+    store(world.services, group, [StoredChange(PLACE, group.state_of(PLACE), CHANGE)])
 
 
 def test_what_fits_is_one_append_with_puts_before_tombstones() -> None:
@@ -55,13 +55,13 @@ def test_all_parts_are_waited_for_and_one_that_fails_is_raised() -> None:
     world.services.held.append_bytes = 5 * RECORD_BYTES
     store_change(world)
     group = world.services.held.group("g")
-    code = on_its_own(stored(world.services, group))
+    code = on_its_own(outcome_of_appends(world.services, group))
     while len(world.journal.appends) > 1:
         world.journal.confirm()
     assert not code.done
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert code.result() == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert group.of(PLACE).unsure == {*CHANGE.put, *CHANGE.removed}
+    assert group.state_of(PLACE).unsure == {*CHANGE.put, *CHANGE.removed}
 
 
 def test_limit_is_that_of_the_topic() -> None:
@@ -74,6 +74,6 @@ def test_limit_is_that_of_the_topic() -> None:
 def test_nothing_to_store_appends_nothing() -> None:
     world = CommitWorld(slow=True)
     group = world.services.held.group("g")
-    store(world.services, group, [StoredChange(PLACE, group.of(PLACE), RangeChange())])
+    store(world.services, group, [StoredChange(PLACE, group.state_of(PLACE), RangeChange())])
     assert world.journal.appends == []
-    assert on_its_own(stored(world.services, group)).result() == ErrorCode.NONE
+    assert on_its_own(outcome_of_appends(world.services, group)).result() == ErrorCode.NONE

@@ -34,11 +34,11 @@ def _forgets_what_failed(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _does_not_notice_a_rewind(real: Callable[..., Any]) -> Callable[..., Any]:
-    def broker_says(self: PartitionCommits, offset: int, *rest: Any) -> Any:
+    def learn_committed(self: PartitionCommits, offset: int, *rest: Any) -> Any:
         self.stored_committed, self.committed = -1, -1
         return real(self, offset, *rest)
 
-    return broker_says
+    return learn_committed
 
 
 def _shows_ranges_only(_: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ def _shows_ranges_only(_: Callable[..., Any]) -> Callable[..., Any]:
     ("name", "wrong"),
     [
         ("not_stored", _forgets_what_failed),
-        ("broker_says", _does_not_notice_a_rewind),
+        ("learn_committed", _does_not_notice_a_rewind),
         ("shown", _shows_ranges_only),
     ],
 )

@@ -252,7 +252,7 @@ class CommitWorld:
         self.journal: SlowJournal = SlowJournal()
         self.journal.slow = slow
         self.services = CommitServices(
-            services=self.world.services,
+            base=self.world.services,
             journal=self.journal,
             options=CommitOptions(**options),
             held=HeldCommits(in_metadata=self.in_metadata),

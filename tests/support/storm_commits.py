@@ -175,7 +175,7 @@ class CommitStorm:
         if self.held.is_committed_known:
             return True
         was = max(self.held.stored_committed, self.held.committed)
-        change = self.held.broker_says(self.committed, -1, self.metadata)
+        change = self.held.learn_committed(self.committed, -1, self.metadata)
         is_stored = self._store(change)
         if self.committed < was and is_stored:
             self.may &= self.must | set(range(max(self.committed, 0))) | _offsets(self.held.ranges)

@@ -20,7 +20,7 @@ class PlannedPart(NamedTuple):
 
     entry: CommittedEntry
     topic_partition: TopicPartition
-    held: PartitionCommits
+    state: PartitionCommits
     commit: PartitionCommit
     offset: int
     """The offset to commit."""
@@ -37,16 +37,21 @@ def apply(
     """Return the parts whose ranges must be stored before the client hears of it."""
     audit, changes, changed, reported = services.audit, [], [], []
     for part in accepted:
-        entry, place, held, commit, offset, _, _, text = part
-        before = held.committed if held.is_committed_known else None
-        change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
-        topic = TopicChange(change, is_awaited=bool(change)) if text is None else held.after_text(text, change)
-        if topic.change or topic.binding:
-            changes.append(StoredChange(place, held, topic.change, entry[3], member_id, topic.binding))
-        if topic.is_awaited or (commit.done is not None and (text is None or group.appends)):
+        entry, topic_partition, state, commit, offset, _, _, text = part
+        _, _, requested_offset, requested_epoch, _, _, _, _ = entry
+        committed_before = state.committed if state.is_committed_known else None
+        change = state.accepted(commit, offset, epoch_of(state, requested_offset, requested_epoch, offset))
+        topic_change = TopicChange(change, is_awaited=bool(change)) if text is None else state.after_text(text, change)
+        if topic_change.change or topic_change.binding:
+            changes.append(
+                StoredChange(
+                    topic_partition, state, topic_change.change, requested_epoch, member_id, topic_change.binding
+                )
+            )
+        if topic_change.is_awaited or (commit.done is not None and (text is None or group.appends)):
             changed.append(part)
         if audit is not None:
-            reported.append(AcceptedCommit(place, held, change, before))
+            reported.append(AcceptedCommit(topic_partition, state, change, committed_before))
     if changes:
         store(services, group, changes)
     if audit is not None:
@@ -54,8 +59,8 @@ def apply(
     return changed
 
 
-def epoch_of(held: PartitionCommits | None, requested_offset: int, requested_epoch: int, offset: int) -> int:
+def epoch_of(state: PartitionCommits | None, requested_offset: int, requested_epoch: int, offset: int) -> int:
     """Return the leader epoch of the committed offset, or -1 (commits/README.md rule 7)."""
     if offset == requested_offset:
         return requested_epoch
-    return held.committed_epoch if held is not None and held.is_committed_known and held.committed == offset else -1
+    return state.committed_epoch if state is not None and state.is_committed_known and state.committed == offset else -1

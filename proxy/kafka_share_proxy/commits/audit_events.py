@@ -23,7 +23,7 @@ class AcceptedCommit(NamedTuple):
     """Changes of one partition by a commit that the broker accepted."""
 
     topic_partition: TopicPartition
-    held: PartitionCommits
+    state: PartitionCommits
     change: RangeChange
     previous: int | None
 
@@ -57,13 +57,13 @@ class CommitAudit:
 
 def _values(commit: AcceptedCommit) -> tuple[Any, ...]:
     """Copy the values: other commits may follow before this one is stored."""
-    put, held = commit.change.put, commit.held
+    put, state = commit.change.put, commit.state
     return (
-        held.committed,
+        state.committed,
         commit.previous,
         [(span.start, span.last) for span in put[:RANGES_REPORTED]],
         len(put),
-        len(held.ranges),
+        len(state.ranges),
     )
 
 

@@ -14,7 +14,7 @@ from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import with_whole_group
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import end_group, stored
+from kafka_share_proxy.commits.storing import end_group, outcome_of_appends
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.loop.recurring import RoundRobin, check_every
 from kafka_share_proxy.wire.definitions import messages
@@ -50,24 +50,24 @@ class ExpiredGroups:
         """Run one round: check the next groups, and delete those that two rounds in a row found without offsets."""
         suspected: set[str] = set()
         try:
-            by_coordinator = await self._coordinators(self._next())
+            by_coordinator = await self._coordinators(self._next_groups())
             for node_id, names in by_coordinator.items():
                 suspected |= await self._without_offsets(node_id, names)
             for name in sorted(suspected & self._rotation.suspected):
-                await self._end(name, by_coordinator)
+                await self._delete_if_expired(name, by_coordinator)
         except ProxyError as error:
-            self._services.services.notes("ranges-not-checked", reason=str(error))
+            self._services.base.notes("ranges-not-checked", reason=str(error))
         self._rotation.suspected = frozenset(suspected)
 
-    def _next(self) -> list[str]:
-        return self._rotation.next(filter(self._is_ours, self._services.held.groups), GROUPS_PER_ROUND)
+    def _next_groups(self) -> list[str]:
+        return self._rotation.next(filter(self._is_owned, self._services.held.groups), GROUPS_PER_ROUND)
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_owned(self, name: str) -> bool:
         return self._services.gate.lets_in((state_partition(name),))
 
     async def _coordinators(self, names: Sequence[str]) -> dict[int, list[str]]:
         """Raises ProxyError."""
-        brokers = sorted(self._services.services.topology.brokers)
+        brokers = sorted(self._services.base.topology.brokers)
         if not brokers or not names:
             return {}
         response = await self._query(
@@ -85,11 +85,11 @@ class ExpiredGroups:
         unchecked = {group.group_id: _with_ranges(group) for group in groups if not _has_open_transaction(group)}
         without_offsets: set[str] = set()
         while unchecked:  # as often as the largest group needs
-            empty = await self._without_offsets_in(
+            groups_without = await self._without_offsets_in(
                 node_id, {name: partitions[:PARTITIONS_PER_REQUEST] for name, partitions in unchecked.items()}
             )
-            without_offsets |= {name for name in empty if len(unchecked[name]) <= PARTITIONS_PER_REQUEST}
-            unchecked = {name: unchecked[name][PARTITIONS_PER_REQUEST:] for name in empty - without_offsets}
+            without_offsets |= {name for name in groups_without if len(unchecked[name]) <= PARTITIONS_PER_REQUEST}
+            unchecked = {name: unchecked[name][PARTITIONS_PER_REQUEST:] for name in groups_without - without_offsets}
         return without_offsets
 
     async def _without_offsets_in(self, node_id: int, queried: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
@@ -107,7 +107,7 @@ class ExpiredGroups:
         return {
             group.group_id
             for group in response.groups
-            if group.group_id in queried and _has_nothing(group, queried[group.group_id])
+            if group.group_id in queried and _has_no_offsets(group, queried[group.group_id])
         }
 
     def _topics(
@@ -116,7 +116,7 @@ class ExpiredGroups:
         """Return topics. A missing topic id is filled in from the cluster's metadata."""
         message, by_topic = messages.OffsetFetchRequest, dict[tuple[str, bytes], list[int]]()
         for partition in partitions:
-            topic = self._services.services.topology.topic(partition.topic)
+            topic = self._services.base.topology.topic(partition.topic)
             topic_id = self._services.held.groups[group_id].partitions[partition].topic_id
             if topic_id == ZERO_UUID and topic is not None:
                 topic_id = topic.topic_id
@@ -126,35 +126,35 @@ class ExpiredGroups:
             for (name, topic_id), indexes in by_topic.items()
         ]
 
-    async def _end(self, name: str, by_coordinator: Mapping[int, Sequence[str]]) -> None:
+    async def _delete_if_expired(self, name: str, by_coordinator: Mapping[int, Sequence[str]]) -> None:
         """Check again under the lock of the whole group, then delete. Raises ProxyError."""
-        node_id = next(each for each, names in by_coordinator.items() if name in names)
+        node_id = next(candidate for candidate, names in by_coordinator.items() if name in names)
 
-        async def end() -> None:
+        async def delete_if_still_expired() -> None:
             services = self._services
             group = services.held.groups.get(name)
-            if group is None or not self._is_ours(name) or name not in await self._without_offsets(node_id, [name]):
+            if group is None or not self._is_owned(name) or name not in await self._without_offsets(node_id, [name]):
                 return
-            ranges = sum(len(held.ranges) for held in group.partitions.values())
+            ranges_count = sum(len(state.ranges) for state in group.partitions.values())
             end_group(services, group)
-            if await stored(services, group) == ErrorCode.NONE:
+            if await outcome_of_appends(services, group) == ErrorCode.NONE:
                 services.held.groups.pop(name, None)
-                services.services.notes("ranges-of-group-ended", group=name, ranges=ranges)
+                services.base.notes("ranges-of-group-ended", group=name, ranges=ranges_count)
 
-        await with_whole_group(self._services, name, end)
+        await with_whole_group(self._services, name, delete_if_still_expired)
 
     async def _query(self, node_id: int, key: int, request: RequestMessage[R]) -> R:
-        own = self._services.services.own
+        own = self._services.base.own
         if own is None:
             raise UpstreamLost("the proxy sends no requests of its own")
         return await own.send_request(node_id, key, request)
 
 
 def _with_ranges(group: CommittingGroup) -> list[TopicPartition]:
-    return [partition for partition, held in group.partitions.items() if held.ranges]
+    return [partition for partition, state in group.partitions.items() if state.ranges]
 
 
-def _has_nothing(
+def _has_no_offsets(
     group: messages.OffsetFetchResponse.OffsetFetchResponseGroup, partitions: Sequence[TopicPartition]
 ) -> bool:
     entries = [entry for topic in group.topics or () for entry in topic.partitions or ()]
@@ -166,4 +166,4 @@ def _has_nothing(
 
 
 def _has_open_transaction(group: CommittingGroup) -> bool:
-    return any(held.transaction is not None for held in group.partitions.values())
+    return any(state.transaction is not None for state in group.partitions.values())

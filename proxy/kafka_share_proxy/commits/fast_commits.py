@@ -30,40 +30,41 @@ from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 
-class Overdue:
-    """Timeout of commits that wait for their appends."""
+class AppendTimeouts:
+    """Timeouts of the commits that wait for their appends, by one timer."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._waiting: dict[FastCommit, None] = {}
-        self._is_planned = False
+        self._has_timer = False
 
     def watch(self, commit: FastCommit) -> None:
         commit.deadline = self._timers.now() + RESPONSE_MAX_S
         self._waiting[commit] = None
-        if not self._is_planned:
-            self._plan()
+        if not self._has_timer:
+            self._set_timer()
 
     def forget(self, commit: FastCommit) -> None:
         self._waiting.pop(commit, None)
 
-    def _plan(self) -> None:
+    def _set_timer(self) -> None:
         first = next(iter(self._waiting), None)
-        self._is_planned = first is not None
+        self._has_timer = first is not None
         if first is not None:
-            self._timers.call_at(first.deadline, self._ring)
+            self._timers.call_at(first.deadline, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         now = self._timers.now()
-        for commit in [each for each in self._waiting if each.deadline <= now]:
+        for commit in [commit for commit in self._waiting if commit.deadline <= now]:
             self.forget(commit)
-            commit.connection.owner.call_soon(commit.overdue)
-        self._plan()
+            commit.connection.owner.call_soon(commit.on_timeout)
+        self._set_timer()
 
 
 def _metadata(part: PlannedPart) -> str | None:
     """Return the new metadata. None if it stays."""
-    metadata, ranges = part.entry[4], "" if part.text is None else part.text.ranges
+    _, _, _, _, metadata, _, _, _ = part.entry
+    ranges = "" if part.text is None else part.text.ranges
     if part.commit.done is None:
         return metadata_with(metadata, None, ranges) if ranges else None
     return PREFIX + ranges + final_nul(metadata) if ranges else final_nul(metadata)
@@ -72,7 +73,7 @@ def _metadata(part: PlannedPart) -> str | None:
 def _may_append(part: PlannedPart) -> bool:
     if part.text is not None:
         return part.text.stores
-    return part.commit.done is not None or bool(part.held.ranges)
+    return part.commit.done is not None or bool(part.state.ranges)
 
 
 @dataclass(eq=False)
@@ -83,7 +84,7 @@ class FastCommit(ExpectedResponse):
     """
 
     services: CommitServices
-    overdue_commits: Overdue
+    timeouts: AppendTimeouts
     connection: SynchronousFastPath
     group: CommittingGroup
     request: Request
@@ -100,7 +101,7 @@ class FastCommit(ExpectedResponse):
     _appends: Sequence[Promise[None]] = field(default=(), init=False)
 
     def send(self, frame: memoryview) -> None:
-        self.services.gate.enter(self.group.doors, self.interrupted)
+        self.services.gate.enter(self.group.state_partitions, self.interrupted)
         self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
         entries, fields, may_append = [], [], False
         for part in self.parts:
@@ -123,25 +124,25 @@ class FastCommit(ExpectedResponse):
         try:
             self.changed = apply(self.services, self.group, self.member_id, self._accepted())
         except BaseException:
-            self._end()
+            self._close()
             raise
         finally:
             coming.end(self, self.services.timers.now())
-            self._leave()
+            self._release_locks()
         if not self.changed:
             self.finish(NO_ERROR)
             return False
         self._appends = list(self.group.appends)
         self._finish_when_stored()
         if not self.is_over:
-            self.overdue_commits.watch(self)
+            self.timeouts.watch(self)
         return False
 
     def lost(self) -> None:
         self.services.journal.coming.end(self, self.services.timers.now())
         self._forget_committed()
-        self._leave()
-        self._end()
+        self._release_locks()
+        self._close()
 
     def _accepted(self) -> Sequence[PlannedPart]:
         figures = self.services.figures
@@ -156,16 +157,16 @@ class FastCommit(ExpectedResponse):
             )
             figures.count(code, is_individual=part.commit.done is not None)
             if code == ErrorCode.OFFSET_METADATA_TOO_LARGE and part.text is not None and part.text.ranges:
-                self._too_long(part)
+                self._refuse_too_long(part)
             if code == NO_ERROR:
                 accepted.append(part)
             elif code not in DEFINITE:
-                part.held.forget_committed()
+                part.state.forget_committed()
         return accepted
 
-    def _too_long(self, part: PlannedPart) -> None:
+    def _refuse_too_long(self, part: PlannedPart) -> None:
         """Have the client repeat a commit that was too long because of added ranges (commits/README.md rule 29)."""
-        self.services.limit.refused(self.services.services, len(_metadata(part) or ""))
+        self.services.limit.refused(self.services.base, len(_metadata(part) or ""))
         self.response = self._with_code(ErrorCode.COORDINATOR_NOT_AVAILABLE, [part])
 
     def _decoded(self) -> messages.OffsetCommitResponse:
@@ -191,7 +192,7 @@ class FastCommit(ExpectedResponse):
                 return
         self.finish(NO_ERROR)
 
-    def overdue(self) -> None:
+    def on_timeout(self) -> None:
         """Respond with 15. The appends continue."""
         if not self.is_over:
             self.finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -199,31 +200,31 @@ class FastCommit(ExpectedResponse):
     def finish(self, code: ErrorCode) -> None:
         """Respond, unless the lease has ended: another proxy may own the group, and hold other ranges."""
         if self.services.gate.lease():
-            self._response(code)
+            self._respond(code)
         else:
-            Task(self._once_leased(code), self._waited, self.connection.owner).start()
+            Task(self._respond_once_leased(code), self._on_lease_wait_ended, self.connection.owner).start()
 
-    async def _once_leased(self, code: ErrorCode) -> None:
+    async def _respond_once_leased(self, code: ErrorCode) -> None:
         """Wait for a bounded time until the lease is renewed (see OwnedApi)."""
         timers, gate = self.services.timers, self.services.gate
         deadline = timers.now() + HOLD_MAX_S
         while not (self.is_over or gate.lease() or timers.now() >= deadline):
             await gate_change(self.services, deadline)
         if gate.lease():
-            self._response(code)
+            self._respond(code)
         else:
             self._refuse()
 
-    def _waited(self, task: Task[None]) -> None:
+    def _on_lease_wait_ended(self, task: Task[None]) -> None:
         if isinstance(task.error, Exception):
             self.connection.owner.failed(task.error)
 
     # The response to the client
 
-    def _response(self, code: ErrorCode) -> None:
+    def _respond(self, code: ErrorCode) -> None:
         if self.is_over:
             return
-        self._end()
+        self._close()
         if code != NO_ERROR:
             self.response = self._with_code(code, self.changed)
         self.connection.immediate_response(self.response)
@@ -243,13 +244,13 @@ class FastCommit(ExpectedResponse):
             return
         if self.locks is not None:
             self._forget_committed()
-            self._leave()
+            self._release_locks()
         self.connection.owner.call_soon(self._refuse)
 
     def _refuse(self) -> None:
         if self.is_over:
             return
-        self._end()
+        self._close()
         response = messages.OffsetCommitResponse
         entries_by_topic: dict[str | bytes, list[messages.OffsetCommitResponse.OffsetCommitResponsePartition]] = {}
         for part in self.parts:
@@ -269,16 +270,16 @@ class FastCommit(ExpectedResponse):
         frame = frames.response(self.request.key, self.request.version, self.correlation_id, message)
         self.connection.immediate_response(bytes(frame))
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self.is_over = True
-        self.overdue_commits.forget(self)
-        self.services.gate.leave(self.group.doors, self.interrupted)
+        self.timeouts.forget(self)
+        self.services.gate.leave(self.group.state_partitions, self.interrupted)
 
-    def _leave(self) -> None:
+    def _release_locks(self) -> None:
         locks, self.locks = self.locks, None
         if locks is not None:
             self.services.locks.leave(locks)
 
     def _forget_committed(self) -> None:
         for part in self.parts:
-            part.held.forget_committed()
+            part.state.forget_committed()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, epoch_of
-from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
+from kafka_share_proxy.commits.fast_commits import AppendTimeouts, FastCommit
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.merging_commits import MergingPartition
@@ -36,7 +36,7 @@ class FastPath:
 
     def __init__(self, services: CommitServices) -> None:
         self._services = services
-        self._overdue = Overdue(services.timers)
+        self._timeouts = AppendTimeouts(services.timers)
         self._serves_all = services.options.groups == EVERY_GROUP
         self._in_metadata = services.options.in_metadata
         self._now = services.timers.now
@@ -80,7 +80,7 @@ class FastPath:
             locks[group.group_id, *part.topic_partition] = part.moves or part.text is not None
         if len(locks) <= len(entries) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
-        commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, locks, planned)
+        commit = FastCommit(self._services, self._timeouts, connection, group, request, member_id, locks, planned)
         commit.send(frame)
         return True
 
@@ -89,20 +89,22 @@ class FastPath:
 
         None if the commit has no ranges, another request is needed first, or commits are reported one by one.
         """
-        metadata = entry[4]
+        topic_name_or_id, partition, _, _, metadata, _, _, _ = entry
         if metadata is None or not metadata.startswith(PREFIX) or self._services.audit is not None:
             return None
-        topic = self._topic(entry[0])
+        topic = self._topic(topic_name_or_id)
         if topic is None:
             return None
-        place = topic.topic_id, entry[1]
-        merging = group.merging.get(place)
+        topic_id_partition = topic.topic_id, partition
+        merging = group.merging.get(topic_id_partition)
         if merging is None:
-            topic_partition = TopicPartition(topic.name, entry[1])
-            held = group.partitions.get(topic_partition)
-            if held is not None:
-                merging = MergingPartition(self._services, self._overdue, group, topic_partition, held, topic.topic_id)
-                group.merging[place] = merging
+            topic_partition = TopicPartition(topic.name, partition)
+            state = group.partitions.get(topic_partition)
+            if state is not None:
+                merging = MergingPartition(
+                    self._services, self._timeouts, group, topic_partition, state, topic.topic_id
+                )
+                group.merging[topic_id_partition] = merging
         return merging
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
@@ -121,30 +123,32 @@ class FastPath:
         if topic is None or offset < 0:
             return None
         options, topic_partition = self._services.options, TopicPartition(topic.name, partition)
-        held = group.partitions.get(topic_partition)
-        if held is None or not held.is_settled(topic.topic_id):
+        state = group.partitions.get(topic_partition)
+        if state is None or not state.is_settled(topic.topic_id):
             return None
         try:
             commit = _commit_of(offset, metadata, options.ranges_max)
         except CommitTextError:
             return None
-        if commit is None or (commit.done is not None and not (held.ranges or group.topics == {topic_partition.topic})):
+        if commit is None or (
+            commit.done is not None and not (state.ranges or group.topics == {topic_partition.topic})
+        ):
             return None
         room = self._room(commit, metadata) if options.in_metadata else 0
-        text = held.plan_kept(commit, room, options.ranges_max) if options.in_metadata else None
+        text = state.plan_kept(commit, room, options.ranges_max) if options.in_metadata else None
         if text is not None:
-            return PlannedPart(entry, topic_partition, held, commit, offset, False, leader_epoch, text)
-        plan = held.plan(commit)
-        if plan.ranges > max(options.ranges_max, len(held.ranges)):
+            return PlannedPart(entry, topic_partition, state, commit, offset, False, leader_epoch, text)
+        plan = state.plan(commit)
+        if plan.ranges > max(options.ranges_max, len(state.ranges)):
             return None
         if plan.offset > offset and isinstance(name, str):
             return None  # the topic id has to be verified first (commits/README.md rule 16)
         if options.in_metadata:
-            text = held.plan_text(commit, room)
+            text = state.plan_text(commit, room)
             if text is None or text.spills or text.rewinds:
                 return None  # something has to be stored first
-        epoch = epoch_of(held, offset, leader_epoch, plan.offset)
-        return PlannedPart(entry, topic_partition, held, commit, plan.offset, plan.moves, epoch, text)
+        epoch = epoch_of(state, offset, leader_epoch, plan.offset)
+        return PlannedPart(entry, topic_partition, state, commit, plan.offset, plan.moves, epoch, text)
 
     def _room(self, commit: PartitionCommit, metadata: str | None) -> int:
         characters = self._services.limit.characters
@@ -155,10 +159,10 @@ class FastPath:
     def _topic(self, name: str | bytes) -> Topic | None:
         """Return the topic, or None if it has to be requested."""
         services = self._services
-        view = services.services.topology
+        topology = services.base.topology
         if isinstance(name, bytes):
-            return view.topic_by_id(name)
-        return view.topic_since(name, self._now() - services.options.topic_age_s)
+            return topology.topic_by_id(name)
+        return topology.topic_since(name, self._now() - services.options.topic_age_s)
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:

@@ -155,7 +155,7 @@ class CommitRuntime:
         """Follow which groups commit individually, and watch for deleted groups."""
         ExpiredGroups(self.services).start()
         if self.services.options.in_metadata:
-            self.services.limit.start(self.services.services)
+            self.services.limit.start(self.services.base)
         await self.services.followed.run()
 
 
@@ -172,7 +172,7 @@ def new_services(settings: Commits, platform: Platform) -> CommitServices:
         )
     state_owner = journal if isinstance(journal, TopicJournal) else PROCESS
     return CommitServices(
-        services=platform.services,
+        base=platform.services,
         journal=journal,
         state_owner=state_owner,
         options=options(settings),

@@ -80,8 +80,8 @@ class FollowedGroups:
                 access,
                 unwanted=RANGE_PREFIX,
                 is_owned=is_owned,
-                on_read=self._read,
-                on_trouble=self._troubled,
+                on_read=self._on_read,
+                on_trouble=self._on_trouble,
             )
         # Clients may be served before `run` begins.
         self.uncertain.update(dict.fromkeys(self._loading_partitions(), False))
@@ -158,11 +158,11 @@ class FollowedGroups:
         self.overflowing.add(partition)
         self._update_uncertain()
 
-    def _read(self) -> None:
+    def _on_read(self) -> None:
         self.off = ""
         self._update_uncertain()
 
-    def _troubled(self, error: ProxyError) -> None:
+    def _on_trouble(self, error: ProxyError) -> None:
         if lacks_identity(error) or isinstance(error, TopicRefused):
             self.off = str(error)
             self._update_uncertain()
@@ -173,7 +173,7 @@ class FollowedGroups:
         unreadable: Collection[int] = () if self.tail is None else self.tail.unreadable
         uncertain = dict.fromkeys((*unreadable, *self.overflowing), True)
         loading = [] if self.off else [p for p in self._loading_partitions() if p not in uncertain]
-        self._be_patient(loading)
+        self._note_loading(loading)
         if not self._gave_up:
             uncertain.update(dict.fromkeys(loading, False))
         if uncertain != self.uncertain:
@@ -188,7 +188,7 @@ class FollowedGroups:
             return []
         return [partition for partition in INDIVIDUAL_COMMITS.all if not self.tail.is_loaded(partition)]
 
-    def _be_patient(self, loading: Collection[int]) -> None:
+    def _note_loading(self, loading: Collection[int]) -> None:
         now = self._clock()
         if not loading:
             self._loading_since = None

@@ -57,30 +57,32 @@ class CommittingGroup:
     appends: dict[Promise[None], None] = field(default_factory=dict)
     merging: dict[tuple[bytes, int], MergingPartition] = field(default_factory=dict, compare=False)
     """Topic id and partition -> what serves its commonest commits."""
-    doors: tuple[int] = field(init=False)
+    state_partitions: tuple[int] = field(init=False)
+    """The one state partition of the group, as the gate expects it."""
 
     def __post_init__(self) -> None:
-        self.doors = (state_partition(self.group_id),)
+        self.state_partitions = (state_partition(self.group_id),)
 
     def topics_with_ranges(self) -> set[str]:
-        return {partition.topic for partition, held in self.partitions.items() if held.ranges}
+        return {partition.topic for partition, state in self.partitions.items() if state.ranges}
 
-    def of(self, partition: TopicPartition) -> PartitionCommits:
-        commits = self.partitions.get(partition)
-        if commits is None:
+    def state_of(self, partition: TopicPartition) -> PartitionCommits:
+        """Return the state of a partition, created at the first call."""
+        state = self.partitions.get(partition)
+        if state is None:
             records = TopicRecords() if self.in_metadata else None
-            commits = self.hold(partition, PartitionCommits(records=records, has_text=self.in_metadata))
-        return commits
+            state = self.set_state(partition, PartitionCommits(records=records, has_text=self.in_metadata))
+        return state
 
-    def hold(self, partition: TopicPartition, commits: PartitionCommits) -> PartitionCommits:
-        self.partitions[partition] = commits
+    def set_state(self, partition: TopicPartition, state: PartitionCommits) -> PartitionCommits:
+        self.partitions[partition] = state
         self.topics.add(partition.topic)
         self.merging.clear()
-        return commits
+        return state
 
 
 @dataclass(slots=True)
-class _Loaded:
+class _LoadedPartition:
     """Arrays, because there may be a million ranges."""
 
     starts: array[int] = field(default_factory=lambda: array("q"))
@@ -100,16 +102,16 @@ class _Loaded:
 
     def commits(self, *, in_metadata: bool) -> PartitionCommits:
         ranges, change = loaded(zip(self.starts, self.ends, strict=True))
-        held = PartitionCommits(ranges, stored_committed=self.newest.committed_offset, topic_id=self.newest.topic_id)
-        held.has_text = in_metadata or bool(self.bindings)
-        held.not_stored(change)
-        held.unsure.update(self.bindings)  # deleted with the next append
+        state = PartitionCommits(ranges, stored_committed=self.newest.committed_offset, topic_id=self.newest.topic_id)
+        state.has_text = in_metadata or bool(self.bindings)
+        state.not_stored(change)
+        state.unsure.update(self.bindings)  # deleted with the next append
         if in_metadata:
             binding = self.bindings[-1] if self.bindings else None
-            held.unsure.difference_update((*change.put, binding))
-            held.records = TopicRecords()
-            held.records.load(ranges, set(ranges).difference(change.put), binding)
-        return held
+            state.unsure.difference_update((*change.put, binding))
+            state.records = TopicRecords()
+            state.records.load(ranges, set(ranges).difference(change.put), binding)
+        return state
 
 
 class HeldCommits:
@@ -133,7 +135,7 @@ class HeldCommits:
             del self.groups[group_id]
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        loading_partitions: dict[RangePartition, _Loaded] = {}
+        loading_partitions: dict[RangePartition, _LoadedPartition] = {}
         for count, (key, value) in enumerate(records):
             if count % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
@@ -141,13 +143,13 @@ class HeldCommits:
                 partition, first, last = split_range_key(key)
                 loading = loading_partitions.get(partition)
                 if loading is None:
-                    loading = loading_partitions[partition] = _Loaded()
+                    loading = loading_partitions[partition] = _LoadedPartition()
                 loading.add(first, last, decode_range_value(value))
             elif not INDIVIDUAL_COMMITS.is_keep_alive(key):
                 self._load_group(decode_key(key), value)
         for partition, loading in loading_partitions.items():
             commits = loading.commits(in_metadata=self.in_metadata)
-            self.group(partition.group_id).hold(TopicPartition(partition.topic, partition.partition), commits)
+            self.group(partition.group_id).set_state(TopicPartition(partition.topic, partition.partition), commits)
             await trio.lowlevel.checkpoint()
 
     def _load_group(self, key: object, value: bytes) -> None:
@@ -165,14 +167,14 @@ class HeldCommits:
         for group in [group for name, group in self.groups.items() if state_partition(name) in partitions]:
             if group.is_marker_stored:
                 yield GroupKey(group.group_id), group_value(time_ms)
-            for (topic, partition), held in list(group.partitions.items()):
-                committed = held.committed if held.is_committed_known else held.stored_committed
-                value = RangeValue(held.topic_id, -1, committed, time_ms, "")
+            for (topic, partition), state in list(group.partitions.items()):
+                committed = state.committed if state.is_committed_known else state.stored_committed
+                value = RangeValue(state.topic_id, -1, committed, time_ms, "")
                 encoded = range_value(value)
-                for start, end in list(held.ranges if held.records is None else held.records.stored):
+                for start, end in list(state.ranges if state.records is None else state.records.stored):
                     yield RangeKey(group.group_id, topic, partition, start, end - 1), encoded
-                if held.records is not None and held.records.binding is not None:
-                    start, end = held.records.binding
+                if state.records is not None and state.records.binding is not None:
+                    start, end = state.records.binding
                     key = RangeKey(group.group_id, topic, partition, start, end - 1)
                     yield key, range_value(value._replace(metadata=BINDING))
 

@@ -32,26 +32,26 @@ class CommitLag:
     """Source of the lag of groups that commit individually."""
 
     def __init__(self, services: CommitServices) -> None:
-        base = services.services
+        base = services.base
         self._services = services
         self.ends = LogEnds(base.own, base.topology, base.timers.now, base.slices)
 
     def refresh(self) -> Promise[None]:
         """Look up the ends of the logs; see LogEnds.refresh."""
-        return self.ends.refresh(lambda: (at for _, at, _ in self._committed()))
+        return self.ends.refresh(lambda: (topic_partition for _, topic_partition, _ in self._committed()))
 
-    def of(self, at: TopicPartition, held: PartitionCommits) -> int | None:
+    def of(self, topic_partition: TopicPartition, state: PartitionCommits) -> int | None:
         """Return the lag of one partition of a group. None if it is not known."""
-        end, committed = self.ends.of(at.topic, at.partition), held.last_committed
-        if end is None or committed < 0 or (held.records is not None and not held.is_committed_known):
+        end, committed = self.ends.of(topic_partition.topic, topic_partition.partition), state.last_committed
+        if end is None or committed < 0 or (state.records is not None and not state.is_committed_known):
             return None  # after a takeover the broker's text is not read yet
-        return max(end - committed - held.offsets_done, 0)
+        return max(end - committed - state.offsets_done, 0)
 
     def survey(self) -> Generator[None, None, CommitLagSurvey]:
         """Add up the lag by group. Other requests may run between two steps."""
         survey = CommitLagSurvey()
-        for number, (group_id, at, held) in enumerate(self._committed()):
-            lag = self.of(at, held) if number < SURVEYED_MAX else None
+        for number, (group_id, topic_partition, state) in enumerate(self._committed()):
+            lag = self.of(topic_partition, state) if number < SURVEYED_MAX else None
             if lag is None:
                 survey.unknown += 1
             else:
@@ -63,6 +63,6 @@ class CommitLag:
     def _committed(self) -> Iterator[tuple[str, TopicPartition, PartitionCommits]]:
         """Yield the partitions with a committed offset."""
         for group in list(self._services.held.groups.values()):
-            for at, held in list(group.partitions.items()):
-                if held.last_committed >= 0:
-                    yield group.group_id, at, held
+            for topic_partition, state in list(group.partitions.items()):
+                if state.last_committed >= 0:
+                    yield group.group_id, topic_partition, state

@@ -10,7 +10,7 @@ from kafka_share_proxy.commits.broker_offsets import request_committed
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.requested_commits import RequestedCommit
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import StoredChange, store, stored
+from kafka_share_proxy.commits.storing import StoredChange, outcome_of_appends, store
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.offsets.commit_text import (
@@ -34,21 +34,21 @@ class PartitionBusy(ProxyError):
 
 
 WHOLE_GROUP = TopicPartition("", -1)
-"""Lock key of a whole group, held alone by a request that ends it. Sorts before all partitions."""
+"""Lock key of a whole group, held exclusively by a request that ends it. Sorts before all partitions."""
 
 
 async def with_locks(
     services: CommitServices,
     group_id: str,
     partitions: Collection[TopicPartition],
-    needs_alone: Callable[[TopicPartition], bool],
+    needs_exclusive: Callable[[TopicPartition], bool],
     work: Callable[[], Awaitable[T]],
 ) -> T:
     """Run `work` under the locks of these partitions. Raises PartitionBusy.
 
-    If `needs_alone` changes during the wait, all locks are acquired again, alone.
+    If `needs_exclusive` changes during the wait, all locks are acquired again, exclusively.
     """
-    modes = {partition: needs_alone(partition) for partition in sorted(partitions)}
+    modes = {partition: needs_exclusive(partition) for partition in sorted(partitions)}
     locks, keys = services.locks, _keys(group_id, {WHOLE_GROUP: False, **modes})
     if locks.enter(keys):
         try:
@@ -57,21 +57,23 @@ async def with_locks(
             locks.leave(keys)
     for _ in range(2):
         with locks.queued(_keys(group_id, {WHOLE_GROUP: False, **modes})) as grants:
-            has_waited = await _waited(services, grants)
-            if not has_waited or all(is_alone or not needs_alone(partition) for partition, is_alone in modes.items()):
+            has_waited = await _wait_for_locks(services, grants)
+            if not has_waited or all(
+                is_exclusive or not needs_exclusive(partition) for partition, is_exclusive in modes.items()
+            ):
                 return await work()
         modes = dict.fromkeys(modes, True)
-    raise AssertionError("alone is always enough")
+    raise AssertionError("exclusive locks are always enough")
 
 
 async def with_whole_group(services: CommitServices, group_id: str, work: Callable[[], Awaitable[T]]) -> T:
     """Run `work` while no other request works on the group. Raises PartitionBusy."""
     with services.locks.queued(_keys(group_id, {WHOLE_GROUP: True})) as grants:
-        await _waited(services, grants)
+        await _wait_for_locks(services, grants)
         return await work()
 
 
-async def _waited(services: CommitServices, grants: Iterable[Promise[None]]) -> bool:
+async def _wait_for_locks(services: CommitServices, grants: Iterable[Promise[None]]) -> bool:
     """True if any lock was not granted immediately. Raises PartitionBusy."""
     has_waited = False
     deadline = services.timers.now() + LOCK_MAX_S
@@ -84,7 +86,7 @@ async def _waited(services: CommitServices, grants: Iterable[Promise[None]]) -> 
 
 
 def _keys(group_id: str, modes: Mapping[TopicPartition, bool]) -> dict[Hashable, bool]:
-    return {(group_id, *partition): is_alone for partition, is_alone in modes.items()}
+    return {(group_id, *partition): is_exclusive for partition, is_exclusive in modes.items()}
 
 
 async def load_partitions(
@@ -94,20 +96,24 @@ async def load_partitions(
 
     Afterwards the topic holds nothing that a rewind has dropped.
     """
-    placed = [
+    partitions_with_ids = [
         (requested.topic_partition, requested.topic_id)
         for requested in commits
         if requested.topic_partition is not None
     ]
-    lost = [
-        StoredChange(partition, held := group.of(partition), held.topic_is(topic_id)) for partition, topic_id in placed
+    drops = [
+        StoredChange(partition, state := group.state_of(partition), state.topic_is(topic_id))
+        for partition, topic_id in partitions_with_ids
     ]
-    store(services, group, lost)
-    troubles = await load_committed(services, connection, group, [partition for partition, _ in placed])
-    if not any(group.of(partition).unsure for partition, _ in placed):
-        return troubles
-    again = [StoredChange(partition, held := group.of(partition), held.repeat_unsure()) for partition, _ in placed]
-    return troubles | await store_first(services, group, again)
+    store(services, group, drops)
+    errors = await load_committed(services, connection, group, [partition for partition, _ in partitions_with_ids])
+    if not any(group.state_of(partition).unsure for partition, _ in partitions_with_ids):
+        return errors
+    repeats = [
+        StoredChange(partition, state := group.state_of(partition), state.repeat_unsure())
+        for partition, _ in partitions_with_ids
+    ]
+    return errors | await store_first(services, group, repeats)
 
 
 async def load_committed(
@@ -117,20 +123,20 @@ async def load_committed(
 
     Ranges in the broker's metadata are stored before this returns (commits/README.md rule 17).
     """
-    unknown = [partition for partition in partitions if not group.of(partition).is_committed_known]
+    unknown = [partition for partition in partitions if not group.state_of(partition).is_committed_known]
     if not unknown:
         return {}
-    troubles: dict[TopicPartition, ErrorCode] = {}
+    errors: dict[TopicPartition, ErrorCode] = {}
     changes = []
     for partition, offset in (await request_committed(connection, group.group_id, unknown)).items():
         if offset.error_code != ErrorCode.NONE:
-            troubles[partition] = offset.error_code
+            errors[partition] = offset.error_code
             continue
-        held = group.of(partition)
+        state = group.state_of(partition)
         text = text_of(offset.metadata)
-        change = held.broker_says(offset.offset, offset.leader_epoch, () if text is None else text.ranges)
-        changes.append(StoredChange(partition, held, change))
-    return troubles | await store_first(services, group, changes)
+        change = state.learn_committed(offset.offset, offset.leader_epoch, () if text is None else text.ranges)
+        changes.append(StoredChange(partition, state, change))
+    return errors | await store_first(services, group, changes)
 
 
 async def store_first(
@@ -139,7 +145,7 @@ async def store_first(
     """Store changes before a commit is forwarded. Return the errors."""
     changes = [each for each in changes if each.change]
     store(services, group, changes)
-    code = await stored(services, group) if changes else ErrorCode.NONE
+    code = await outcome_of_appends(services, group) if changes else ErrorCode.NONE
     return {} if code == ErrorCode.NONE else {each.topic_partition: code for each in changes}
 
 

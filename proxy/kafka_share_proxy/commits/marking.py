@@ -11,7 +11,7 @@ from kafka_share_proxy.brokers.rights import on_read_group, request_read_group
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.requested_commits import CommitRequest, RequestedCommit
 from kafka_share_proxy.commits.services import FEATURE, CommitServices
-from kafka_share_proxy.commits.storing import store_marker, stored
+from kafka_share_proxy.commits.storing import outcome_of_appends, store_marker
 from kafka_share_proxy.fleet.group_owners import Fleet, PeerLost
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
@@ -33,7 +33,7 @@ async def store_marker_first(
         return
     code = ErrorCode.NONE if group.is_marker_stored else await _marker_code(call, services, group)
     reason = "that the group commits individually could not be stored"
-    if code == ErrorCode.NONE and (unconfirmed := await _not_seen_by(services, group)):
+    if code == ErrorCode.NONE and (unconfirmed := await _unconfirmed_proxies(services, group)):
         code, reason = (
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             f"other proxies have not read the group record: {unconfirmed}",
@@ -51,17 +51,17 @@ async def _marker_code(call: Call[CommitRequest], services: CommitServices, grou
     group = services.held.group(group.group_id)  # it may have been removed meanwhile
     if not group.has_marker:
         store_marker(services, group)
-    return await stored(services, group)
+    return await outcome_of_appends(services, group)
 
 
-async def _not_seen_by(services: CommitServices, group: CommittingGroup) -> str:
+async def _unconfirmed_proxies(services: CommitServices, group: CommittingGroup) -> str:
     """Return the names of proxies that have not read the group record within SEEN_MAX_S."""
     fleet = services.fleet
-    knowing: set[str] = set()
+    confirmed: set[str] = set()
     deadline = services.timers.now() + SEEN_MAX_S
-    while fleet is not None and fleet.members.keys() - knowing:
-        knowing |= await _knowing(services, fleet, group.group_id, knowing, deadline)
-        unconfirmed = fleet.members.keys() - knowing
+    while fleet is not None and fleet.members.keys() - confirmed:
+        confirmed |= await _confirming_proxies(services, fleet, group.group_id, confirmed, deadline)
+        unconfirmed = fleet.members.keys() - confirmed
         if unconfirmed and services.timers.now() >= deadline:
             return ", ".join(sorted(unconfirmed))
         if unconfirmed:
@@ -70,19 +70,21 @@ async def _not_seen_by(services: CommitServices, group: CommittingGroup) -> str:
     return ""
 
 
-async def _knowing(services: CommitServices, fleet: Fleet, group_id: str, known: set[str], deadline: float) -> set[str]:
+async def _confirming_proxies(
+    services: CommitServices, fleet: Fleet, group_id: str, confirmed: set[str], deadline: float
+) -> set[str]:
     unconfirmed = {
-        address: peer for address, peer in fleet.members.items() if peer is not None and address not in known
+        address: peer for address, peer in fleet.members.items() if peer is not None and address not in confirmed
     }
     queries = {address: peer.knows(FEATURE, group_id) for address, peer in unconfirmed.items()}
     return {
         address
         for address, response in queries.items()
-        if await settled_by(services.timers, deadline, response) and _says_yes(response)
+        if await settled_by(services.timers, deadline, response) and _is_confirmed(response)
     }
 
 
-def _says_yes(response: Promise[bool]) -> bool:
+def _is_confirmed(response: Promise[bool]) -> bool:
     try:
         return response.result()
     except PeerLost:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from kafka_share_proxy.commits.accepted_commits import PlannedPart
-from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
+from kafka_share_proxy.commits.fast_commits import AppendTimeouts, FastCommit
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.kernel import text_commits
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
@@ -42,27 +42,27 @@ class MergingPartition(ExpectedResponse):
     __slots__ = (
         "_commit",
         "_group",
-        "_held",
         "_in_flight",
         "_locks",
-        "_overdue",
         "_services",
+        "_state",
+        "_timeouts",
         "_topic_partition",
-        "place",
+        "topic_id_partition",
     )
 
     def __init__(
         self,
         services: CommitServices,
-        overdue: Overdue,
+        timeouts: AppendTimeouts,
         group: CommittingGroup,
         topic_partition: TopicPartition,
-        held: PartitionCommits,
+        state: PartitionCommits,
         topic_id: bytes,
     ) -> None:
-        self._services, self._overdue, self._group = services, overdue, group
-        self._topic_partition, self._held = topic_partition, held
-        self.place = topic_id, topic_partition.partition
+        self._services, self._timeouts, self._group = services, timeouts, group
+        self._topic_partition, self._state = topic_partition, state
+        self.topic_id_partition = topic_id, topic_partition.partition
         self._locks: Mapping[Hashable, bool] = {
             (group.group_id, *WHOLE_GROUP): False,
             (group.group_id, *topic_partition): True,
@@ -87,8 +87,8 @@ class MergingPartition(ExpectedResponse):
         sample: bytes | None = None,
     ) -> bool:
         """Return False also if the frame does not repeat the sample, whose entry is given."""
-        services, group, held = self._services, self._group, self._held
-        bounds = held.bounds_in_text(self.place[0])
+        services, group, state = self._services, self._group, self._state
+        bounds = state.bounds_in_text(self.topic_id_partition[0])
         if bounds is None:
             return False
         starts, ends = bounds
@@ -96,14 +96,14 @@ class MergingPartition(ExpectedResponse):
             return False
         characters, ranges_max = services.limit.characters, services.options.ranges_max
         plan = text_commits.plan(
-            frame, request.version, entry, held.committed, starts, ends, characters, ranges_max, sample
+            frame, request.version, entry, state.committed, starts, ends, characters, ranges_max, sample
         )
         if plan is None or not services.locks.enter(self._locks):
             return False
         sent, merged = plan
-        held.merging = merged
+        state.merging = merged
         self._in_flight = connection, request, bytes(frame), sent, merged, entry[3]
-        services.gate.enter(group.doors, self.interrupted)
+        services.gate.enter(group.state_partitions, self.interrupted)
         connection.send_at_once(request, int.from_bytes(sent[8:12], "big", signed=True), self, sent)
         return True
 
@@ -112,7 +112,7 @@ class MergingPartition(ExpectedResponse):
         if in_flight is None or group.appends:
             return self._deviating().on_response(frame)
         connection, request, _, _, merged, leader_epoch = in_flight
-        if not commit_frames.accepted(frame, request.version, 1) or not self._held.merged(merged, leader_epoch):
+        if not commit_frames.accepted(frame, request.version, 1) or not self._state.merged(merged, leader_epoch):
             return self._deviating().on_response(frame)
         services.figures.commits["individual"] += 1
         services.locks.leave(self._locks)
@@ -122,7 +122,7 @@ class MergingPartition(ExpectedResponse):
             commit.finish(NO_ERROR)
             return False
         self._in_flight = None
-        services.gate.leave(group.doors, self.interrupted)
+        services.gate.leave(group.state_partitions, self.interrupted)
         return connection.forwards_response()
 
     def lost(self) -> None:
@@ -141,14 +141,16 @@ class MergingPartition(ExpectedResponse):
         self._in_flight = None
         parts, sent_parts = commit_frames.read(frame, request.version), commit_frames.read(sent, request.version)
         assert parts is not None and sent_parts is not None  # noqa: S101, PT018  # they were planned
-        part = self._planned(parts[3][0], sent_parts[3][0][4] or "")
+        _, _, member_id, (entry,) = parts
+        _, _, _, (sent_entry,) = sent_parts
+        part = self._planned(entry, sent_entry[4] or "")
         group, gate = self._group, self._services.gate
-        group.merging.pop(self.place, None)
+        group.merging.pop(self.topic_id_partition, None)
         locks = self._locks if is_locked else None
-        commit = FastCommit(self._services, self._overdue, connection, group, request, parts[2], locks, [part])
+        commit = FastCommit(self._services, self._timeouts, connection, group, request, member_id, locks, [part])
         commit.correlation_id = int.from_bytes(sent[8:12], "big", signed=True)
-        gate.leave(group.doors, self.interrupted)
-        gate.enter(group.doors, commit.interrupted)
+        gate.leave(group.state_partitions, self.interrupted)
+        gate.enter(group.state_partitions, commit.interrupted)
         self._commit = commit
         return commit
 
@@ -157,7 +159,7 @@ class MergingPartition(ExpectedResponse):
         _, _, offset, epoch, metadata, _, _, _ = entry
         commit = PartitionCommit(offset, parse_commit_text(metadata or "").ranges)
         ranges = TextPlan(text[len(PREFIX) :].rstrip(NUL))
-        return PlannedPart(entry, self._topic_partition, self._held, commit, offset, False, epoch, ranges)
+        return PlannedPart(entry, self._topic_partition, self._state, commit, offset, False, epoch, ranges)
 
 
 class RepeatedCommit:
@@ -184,6 +186,9 @@ class RepeatedCommit:
         services, group, merging = self._services, self._group, self._merging
         if services.audit is not None or self._now() >= self._until or not services.admits(group):
             return False
-        if services.held.groups.get(group.group_id) is not group or group.merging.get(merging.place) is not merging:
+        if (
+            services.held.groups.get(group.group_id) is not group
+            or group.merging.get(merging.topic_id_partition) is not merging
+        ):
             return False
         return merging.send(connection, frame, self._request, self._entry, self._frame)

@@ -39,7 +39,7 @@ def add(metrics: Metrics, services: CommitServices, tail: Tail | None, lag: Comm
 def _of_groups(metrics: Metrics, services: CommitServices) -> None:
     """Add metrics by group. Groups with the most ranges are shown by name."""
     now = [HeldSurvey([], 0)]
-    groups_max = services.services.limits.metrics_groups
+    groups_max = services.base.limits.metrics_groups
 
     def take_survey() -> Generator[None, None, None]:
         now[0] = yield from survey(services.held, groups_max, services.options.ranges_max)
@@ -59,7 +59,7 @@ def _of_groups(metrics: Metrics, services: CommitServices) -> None:
 def _of_lag(metrics: Metrics, services: CommitServices, lag: CommitLag) -> None:
     """Add lag by group. Groups with the largest lag are shown by name."""
     now = [CommitLagSurvey()]
-    groups_max = services.services.limits.metrics_groups
+    groups_max = services.base.limits.metrics_groups
 
     def take_survey() -> Generator[None, None, None]:
         now[0] = yield from lag.survey()

@@ -16,7 +16,7 @@ from kafka_share_proxy.loop.promise import Promise
 
 
 class _Waiter(NamedTuple):
-    is_alone: bool
+    is_exclusive: bool
     granted: Promise[None]
 
 
@@ -24,32 +24,32 @@ class _Lock:
     """Without `__init__`, because two are created for each commit."""
 
     shared = 0
-    is_alone = False
+    is_exclusive = False
     queue: deque[_Waiter] | None = None
     """Created at the first wait, which is rare."""
 
     def admit(self) -> None:
-        while self.queue and not self.is_alone and not (self.queue[0].is_alone and self.shared):
+        while self.queue and not self.is_exclusive and not (self.queue[0].is_exclusive and self.shared):
             waiter = self.queue.popleft()
-            self.enter(is_alone=waiter.is_alone)
+            self.enter(is_exclusive=waiter.is_exclusive)
             waiter.granted.set(None)
 
-    def enter(self, *, is_alone: bool) -> None:
-        if is_alone:
-            self.is_alone = True
+    def enter(self, *, is_exclusive: bool) -> None:
+        if is_exclusive:
+            self.is_exclusive = True
         else:
             self.shared += 1
 
-    def leave(self, *, is_alone: bool) -> None:
-        if is_alone:
-            self.is_alone = False
+    def leave(self, *, is_exclusive: bool) -> None:
+        if is_exclusive:
+            self.is_exclusive = False
         else:
             self.shared -= 1
         self.admit()
 
     @property
     def is_unused(self) -> bool:
-        return not (self.shared or self.is_alone or self.queue)
+        return not (self.shared or self.is_exclusive or self.queue)
 
 
 class PartitionLocks:
@@ -61,19 +61,19 @@ class PartitionLocks:
     def __len__(self) -> int:
         return len(self._locks)
 
-    def _query(self, partition: Hashable, *, is_alone: bool) -> tuple[_Waiter, Promise[None]]:
+    def _enqueue(self, partition: Hashable, *, is_exclusive: bool) -> tuple[_Waiter, Promise[None]]:
         lock = self._locks.setdefault(partition, _Lock())
-        waiter = _Waiter(is_alone, Promise())
+        waiter = _Waiter(is_exclusive, Promise())
         if lock.queue is None:
             lock.queue = deque()
         lock.queue.append(waiter)
         lock.admit()
         return waiter, waiter.granted
 
-    def _give_back(self, partition: Hashable, waiter: _Waiter) -> None:
+    def _leave_queued(self, partition: Hashable, waiter: _Waiter) -> None:
         lock = self._locks[partition]
         if waiter.granted.done:
-            lock.leave(is_alone=waiter.is_alone)
+            lock.leave(is_exclusive=waiter.is_exclusive)
         elif lock.queue is not None:
             lock.queue.remove(waiter)
             lock.admit()
@@ -81,47 +81,47 @@ class PartitionLocks:
             del self._locks[partition]
 
     def enter(self, partitions: Mapping[Hashable, bool]) -> bool:
-        """True: alone. Return False if any lock is taken."""
+        """Acquire all of these locks (True: exclusively), or none. Return False if any would have to wait."""
         locks = self._locks
         if not locks.keys().isdisjoint(partitions) and not self._may_enter(partitions):
             return False
-        for partition, is_alone in partitions.items():
+        for partition, is_exclusive in partitions.items():
             if partition in locks:
                 lock = locks[partition]
             else:
                 lock = locks[partition] = _Lock()
-            if is_alone:  # no call of `_Lock.enter`: thousands of commits a second
-                lock.is_alone = True
+            if is_exclusive:  # no call of `_Lock.enter`: thousands of commits a second
+                lock.is_exclusive = True
             else:
                 lock.shared += 1
         return True
 
     def _may_enter(self, partitions: Mapping[Hashable, bool]) -> bool:
-        for partition, is_alone in partitions.items():
+        for partition, is_exclusive in partitions.items():
             lock = self._locks.get(partition)
-            if lock is not None and (lock.is_alone or lock.queue or (is_alone and lock.shared)):
+            if lock is not None and (lock.is_exclusive or lock.queue or (is_exclusive and lock.shared)):
                 return False
         return True
 
     def leave(self, partitions: Mapping[Hashable, bool]) -> None:
         locks = self._locks
-        for partition, is_alone in partitions.items():
+        for partition, is_exclusive in partitions.items():
             lock = locks[partition]
-            if not lock.queue and (is_alone or lock.shared == 1):
+            if not lock.queue and (is_exclusive or lock.shared == 1):
                 del locks[partition]  # no other request holds it or waits for it
                 continue
-            lock.leave(is_alone=is_alone)
+            lock.leave(is_exclusive=is_exclusive)
             if lock.is_unused and locks.get(partition) is lock:
                 del locks[partition]
 
     @contextmanager
     def queued(self, partitions: Mapping[Hashable, bool]) -> Iterator[Iterable[Promise[None]]]:
-        """Queue for each lock (True: alone) in the order given, after the previous one was granted."""
+        """Queue for each lock (True: exclusively) in the order given, after the previous one was granted."""
         held: list[tuple[Hashable, _Waiter]] = []
 
         def grants() -> Iterator[Promise[None]]:
-            for partition, is_alone in partitions.items():
-                waiter, granted = self._query(partition, is_alone=is_alone)
+            for partition, is_exclusive in partitions.items():
+                waiter, granted = self._enqueue(partition, is_exclusive=is_exclusive)
                 held.append((partition, waiter))
                 yield granted
 
@@ -129,4 +129,4 @@ class PartitionLocks:
             yield grants()
         finally:
             for partition, waiter in reversed(held):
-                self._give_back(partition, waiter)
+                self._leave_queued(partition, waiter)

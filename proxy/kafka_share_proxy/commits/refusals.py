@@ -13,7 +13,7 @@ def report_refusals(services: CommitServices, group_id: str, commits: Iterable[R
         services.figures.count(requested.code, is_individual=requested.text is not None)
         if requested.reason:
             topic = requested.topic.name if requested.topic_partition is None else requested.topic_partition.topic
-            services.services.notes(
+            services.base.notes(
                 "commit-refused",
                 group=group_id,
                 topic=topic,

@@ -105,29 +105,29 @@ def _read_text(requested: RequestedCommit, ranges_max: int) -> None:
 
 async def load_topics(call: Call[Message], services: CommitServices, topics: Iterable[HasTopicName]) -> None:
     """Request topics without recent metadata. Raises UpstreamLost."""
-    view, since = services.services.topology, services.timers.now() - services.options.topic_age_s
+    topology, oldest_at = services.base.topology, services.timers.now() - services.options.topic_age_s
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
     for topic in topics:
         topic_id = bytes(getattr(topic, "topic_id", ZERO_UUID))
         if topic_id == ZERO_UUID:
-            if view.topic_since(topic.name, since) is None:
+            if topology.topic_since(topic.name, oldest_at) is None:
                 names[topic.name] = None
-        elif view.topic_by_id(topic_id) is None:
+        elif topology.topic_by_id(topic_id) is None:
             ids[topic_id] = None
     if names or ids:
         responses = request_many_topics(call.connection, names.keys(), ids.keys())
-        await on_many_topics(call.connection, services.services, responses, call.work)
+        await on_many_topics(call.connection, services.base, responses, call.work)
 
 
 def name_and_id(topic: HasTopicName, services: CommitServices) -> tuple[str | None, bytes]:
-    view = services.services.topology
+    topology = services.base.topology
     topic_id = bytes(getattr(topic, "topic_id", ZERO_UUID))
     if topic_id != ZERO_UUID:
-        known = view.topic_by_id(topic_id)
-        return (None if known is None else known.name), topic_id
-    by_name = view.topic(topic.name)
-    return topic.name, ZERO_UUID if by_name is None else by_name.topic_id
+        topic_of_id = topology.topic_by_id(topic_id)
+        return (None if topic_of_id is None else topic_of_id.name), topic_id
+    topic_of_name = topology.topic(topic.name)
+    return topic.name, ZERO_UUID if topic_of_name is None else topic_of_name.topic_id
 
 
 def _place(commits: Sequence[RequestedCommit], services: CommitServices) -> None:

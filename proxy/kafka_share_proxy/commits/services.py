@@ -61,7 +61,8 @@ def _none_followed() -> FollowedGroups:
 class CommitServices:
     """Objects for the handlers in addition to their `Call`."""
 
-    services: Services
+    base: Services
+    """Objects that the handlers of every feature share."""
     journal: Journal[CommitKey]
     state_owner: CallbackOwner = PROCESS
     """Receiver of the callbacks of appends."""
@@ -85,7 +86,7 @@ class CommitServices:
 
     @property
     def timers(self) -> Timers:
-        return self.services.timers
+        return self.base.timers
 
     @property
     def state_wait_s(self) -> float:
@@ -106,7 +107,7 @@ class CommitServices:
         """Return True if this proxy owns a group that all proxies know to be marked."""
         if self.gate.refused or self.off:
             return False
-        return group.is_marker_stored and group.is_marker_seen and self.gate.lets_in(group.doors)
+        return group.is_marker_stored and group.is_marker_seen and self.gate.lets_in(group.state_partitions)
 
     @property
     def off(self) -> str:

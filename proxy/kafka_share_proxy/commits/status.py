@@ -27,23 +27,24 @@ HOLE_COLUMNS = ("Partition", "Hole", "Offsets")
 HOLES_MAX = 5
 """Maximum number of holes shown for each partition, the oldest ones."""
 
-Held = tuple[str, TopicPartition, PartitionCommits]
+HeldPartition = tuple[str, TopicPartition, PartitionCommits]
+"""Group id, topic-partition, state."""
 
 
 def section(services: CommitServices, lag: CommitLag) -> Generator[None, None, StatusSection]:
     """Return the groups held here by the number of their ranges."""
     groups: list[tuple[int, CommittingGroup]] = []
     for group in list(services.held.groups.values()):
-        groups.append((sum(len(held.ranges) for held in group.partitions.values()), group))
+        groups.append((sum(len(state.ranges) for state in group.partitions.values()), group))
         yield
-    groups.sort(key=lambda each: (-each[0], each[1].group_id))
-    partitions: list[Held] = []
+    groups.sort(key=lambda entry: (-entry[0], entry[1].group_id))
+    partitions: list[HeldPartition] = []
     left_out = 0
     for _, group in groups:
-        some, more = first(sorted(group.partitions.items()), ROWS_MAX - len(partitions))
-        partitions += [(group.group_id, at, held) for at, held in some]
-        left_out += more
-    rows = [_row(each, lag) for each in partitions]
+        shown, omitted_count = first(sorted(group.partitions.items()), ROWS_MAX - len(partitions))
+        partitions += [(group.group_id, topic_partition, state) for topic_partition, state in shown]
+        left_out += omitted_count
+    rows = [_row(entry, lag) for entry in partitions]
     with_holes = [group for ranges, group in groups if ranges]
     details = [_detail(group) for group in with_holes[:GROUPS_MAX]]
     trouble = [f"Lag is incomplete or old: {lag.ends.trouble}"] if lag.ends.trouble else []
@@ -56,23 +57,23 @@ def section(services: CommitServices, lag: CommitLag) -> Generator[None, None, S
     )
 
 
-def _row(each: Held, lag: CommitLag) -> tuple[Cell, ...]:
-    group_id, at, held = each
-    committed = held.last_committed if held.last_committed >= 0 else None
-    ranges = len(held.ranges)
-    return group_id, _name(at), committed, ranges, held.offsets_open, lag.of(at, held)
+def _row(held_partition: HeldPartition, lag: CommitLag) -> tuple[Cell, ...]:
+    group_id, topic_partition, state = held_partition
+    committed = state.last_committed if state.last_committed >= 0 else None
+    ranges = len(state.ranges)
+    return group_id, _name(topic_partition), committed, ranges, state.offsets_open, lag.of(topic_partition, state)
 
 
 def _detail(group: CommittingGroup) -> Detail:
     holes = [
-        (_name(at), str(hole), hole.end - hole.start)
-        for at, held in sorted(group.partitions.items())
-        for hole in islice(held.ranges.gaps(max(held.last_committed, 0), held.ranges.end), HOLES_MAX)
-        if held.ranges
+        (_name(topic_partition), str(hole), hole.end - hole.start)
+        for topic_partition, state in sorted(group.partitions.items())
+        for hole in islice(state.ranges.gaps(max(state.last_committed, 0), state.ranges.end), HOLES_MAX)
+        if state.ranges
     ]
     rows, left_out = first(holes, DETAIL_ROWS_MAX)
     return Detail(group.group_id, parts=(StatusTable("Oldest holes", HOLE_COLUMNS, rows, left_out),))
 
 
-def _name(at: TopicPartition) -> str:
-    return f"{at.topic}-{at.partition}"
+def _name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"

@@ -41,7 +41,7 @@ class StoredChange(NamedTuple):
     """Changed ranges of one partition."""
 
     topic_partition: TopicPartition
-    held: PartitionCommits
+    state: PartitionCommits
     change: RangeChange
     leader_epoch: int = -1
     member_id: str = ""
@@ -50,8 +50,8 @@ class StoredChange(NamedTuple):
 
 
 def store(services: CommitServices, group: CommittingGroup, changes: Sequence[StoredChange]) -> None:
-    """Start one append if the changes fit. `stored` waits for it."""
-    changes = [each for each in changes if each.change or each.binding]
+    """Start one append if the changes fit. `outcome_of_appends` waits for it."""
+    changes = [stored_change for stored_change in changes if stored_change.change or stored_change.binding]
     if changes:
         _append_all(services, group, _records(services, group, changes), changes)
 
@@ -59,14 +59,20 @@ def store(services: CommitServices, group: CommittingGroup, changes: Sequence[St
 def _records(services: CommitServices, group: CommittingGroup, changes: Sequence[StoredChange]) -> list[Entry]:
     time_ms = services.timers.wall_ms()
     records: list[Entry] = []
-    for each in changes:
-        if each.change.put:
-            _add(records, group, each.topic_partition, each.change.put, range_value(_value(each, time_ms)))
-        if each.binding:
-            value = _value(each, time_ms)._replace(metadata=BINDING)
-            _add(records, group, each.topic_partition, (each.binding,), range_value(value))
-    for each in changes:
-        _add(records, group, each.topic_partition, each.change.removed, None)
+    for stored_change in changes:
+        if stored_change.change.put:
+            _add(
+                records,
+                group,
+                stored_change.topic_partition,
+                stored_change.change.put,
+                range_value(_value(stored_change, time_ms)),
+            )
+        if stored_change.binding:
+            value = _value(stored_change, time_ms)._replace(metadata=BINDING)
+            _add(records, group, stored_change.topic_partition, (stored_change.binding,), range_value(value))
+    for stored_change in changes:
+        _add(records, group, stored_change.topic_partition, stored_change.change.removed, None)
     return records
 
 
@@ -86,22 +92,28 @@ def _append_all(
     services: CommitServices, group: CommittingGroup, records: Sequence[Entry], changes: Sequence[StoredChange]
 ) -> None:
     """Split records over appends, each of which may be the last one stored."""
-    name, most = len(group.group_id), services.held.append_bytes
-    if len(records) <= FEW and name <= FEW_BYTES and max([len(value or b"") for _, value in records]) <= FEW_BYTES:
+    group_id_length, bytes_max = len(group.group_id), services.held.append_bytes
+    if (
+        len(records) <= FEW
+        and group_id_length <= FEW_BYTES
+        and max([len(value or b"") for _, value in records]) <= FEW_BYTES
+    ):
         _append(services, group, records, changes)
         return
     start = size = 0
-    for at, (key, value) in enumerate(records):
-        record = RECORD_BYTES + name + len(value or b"") + (len(key.topic) if isinstance(key, RangeKey) else 0)
-        if size and size + record > most:
-            _append(services, group, records[start:at], changes)
-            start, size = at, 0
-        size += record
+    for index, (key, value) in enumerate(records):
+        record_bytes = (
+            RECORD_BYTES + group_id_length + len(value or b"") + (len(key.topic) if isinstance(key, RangeKey) else 0)
+        )
+        if size and size + record_bytes > bytes_max:
+            _append(services, group, records[start:index], changes)
+            start, size = index, 0
+        size += record_bytes
     _append(services, group, records[start:], changes)
 
 
 def store_marker(services: CommitServices, group: CommittingGroup) -> None:
-    """Start storing the group record. `stored` waits for it."""
+    """Start storing the group record. `outcome_of_appends` waits for it."""
     group.has_marker = True
     group.is_marker_seen = False
     value = group_value(services.timers.wall_ms())
@@ -110,10 +122,10 @@ def store_marker(services: CommitServices, group: CommittingGroup) -> None:
 
 def end_group(services: CommitServices, group: CommittingGroup) -> None:
     """Start storing tombstones for all records of the group."""
-    changes = [StoredChange(partition, held, held.ended()) for partition, held in group.partitions.items()]
+    changes = [StoredChange(partition, state, state.ended()) for partition, state in group.partitions.items()]
     records: list[Entry] = []
-    for each in changes:
-        _add(records, group, each.topic_partition, each.change.removed, None)
+    for stored_change in changes:
+        _add(records, group, stored_change.topic_partition, stored_change.change.removed, None)
     _append_all(services, group, [*records, (GroupKey(group.group_id), None)], changes)
 
 
@@ -127,10 +139,10 @@ def _append(
 ) -> None:
     append = services.journal.append(records)
     group.appends[append] = None
-    began = services.timers.now()
+    started_at = services.timers.now()
 
     def settled() -> None:
-        services.figures.append_s.observe(services.timers.now() - began)
+        services.figures.append_s.observe(services.timers.now() - started_at)
         _settled(group, append, changes, is_group_record)
 
     append.on_settled(settled, services.state_owner)
@@ -145,11 +157,12 @@ def _settled(
         group.is_marker_stored = group.is_marker_stored or is_group_record
     except JournalRefused:
         group.has_marker = group.has_marker and not is_group_record
-        for each in changes:
-            each.held.not_stored(each.change, each.binding)
+        for stored_change in changes:
+            stored_change.state.not_stored(stored_change.change, stored_change.binding)
 
 
-async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:
+async def outcome_of_appends(services: CommitServices, group: CommittingGroup) -> ErrorCode:
+    """Wait until the appends of the group have ended. Return the first error, also if they take too long."""
     deadline = services.timers.now() + RESPONSE_MAX_S
     for append in list(group.appends):
         if not (append.done or await settled_by(services.timers, deadline, append)):
@@ -171,11 +184,17 @@ def outcome_of(append: Promise[None]) -> ErrorCode:
 
 async def stored_or_reported(services: CommitServices, group: CommittingGroup) -> bool:
     """Return False and log it on failure (commits/README.md rule 22)."""
-    if await stored(services, group) == ErrorCode.NONE:
+    if await outcome_of_appends(services, group) == ErrorCode.NONE:
         return True
-    services.services.notes("ranges-not-ended", group=group.group_id, reason="the topic takes no records now")
+    services.base.notes("ranges-not-ended", group=group.group_id, reason="the topic takes no records now")
     return False
 
 
-def _value(each: StoredChange, time_ms: int) -> RangeValue:
-    return RangeValue(each.held.topic_id, each.leader_epoch, each.held.committed, time_ms, each.member_id)
+def _value(stored_change: StoredChange, time_ms: int) -> RangeValue:
+    return RangeValue(
+        stored_change.state.topic_id,
+        stored_change.leader_epoch,
+        stored_change.state.committed,
+        time_ms,
+        stored_change.member_id,
+    )

@@ -20,7 +20,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 async def current_topic_ids(call: Call[Message], services: CommitServices, names: Collection[str]) -> dict[str, bytes]:
     """Return the ids of the topics that the broker shows. Raises UpstreamLost."""
     responses = request_many_topics(call.connection, names)
-    topics = await on_many_topics(call.connection, services.services, responses, call.work)
+    topics = await on_many_topics(call.connection, services.base, responses, call.work)
     return {each.name: bytes(each.topic_id) for each in topics if each.name and bytes(each.topic_id) != ZERO_UUID}
 
 
@@ -48,7 +48,7 @@ async def verify_topic_ids(
             continue
         topic_id = ids.get(requested.topic_partition.topic)
         if topic_id is None:
-            trouble = trouble_with(call.connection, services.services, requested.topic_partition.topic)
+            trouble = trouble_with(call.connection, services.base, requested.topic_partition.topic)
             requested.refuse(trouble or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker does not show the topic")
         is_same = is_same and topic_id == requested.topic_id
         requested.topic_id = topic_id or requested.topic_id

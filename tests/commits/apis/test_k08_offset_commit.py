@@ -353,7 +353,7 @@ async def test_committed_offset_does_not_pass_ranges_that_a_rewind_dropped_and_t
     """
     world.begin(15, "20-20")
     world.coordinator.committed["g", "t", 0] = Committed(7)
-    world.services.held.group("g").of(TopicPartition("t", 0)).forget_committed()
+    world.services.held.group("g").state_of(TopicPartition("t", 0)).forget_committed()
     world.journal.slow = True
     first = world.fetch() if is_noticed_by_fetch else world.commit(17)
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)

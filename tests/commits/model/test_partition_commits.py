@@ -36,7 +36,7 @@ class Compared(RuleBasedStateMachine):
 
     def _know(self) -> None:
         if not self.commits.is_committed_known:
-            self._store(self.commits.broker_says(self.committed, -1))
+            self._store(self.commits.learn_committed(self.committed, -1))
 
     @rule(offset=OFFSETS, spans=SPANS, fails=st.booleans(), is_lost=st.booleans())
     def commit_individually(self, offset: int, spans: list[tuple[int, int]], fails: bool, is_lost: bool) -> None:
@@ -106,15 +106,15 @@ TestCompared.settings = settings(max_examples=200, stateful_step_count=40, deadl
 
 def test_moved_ahead_past_the_proxy_ranges_below_go() -> None:
     commits = PartitionCommits(OffsetRanges([(45, 48), (50, 51), (60, 61)]))
-    commits.broker_says(43, 3)
-    change = commits.broker_says(50, 4)
+    commits.learn_committed(43, 3)
+    change = commits.learn_committed(50, 4)
     assert change == RangeChange((), (OffsetSpan(45, 48),))
     assert commits.shown(50) == (51, OffsetRanges([(60, 61)]))
 
 
 def test_ranges_in_the_brokers_metadata_are_put() -> None:
     commits = PartitionCommits(OffsetRanges([(45, 48)]))
-    change = commits.broker_says(43, 3, [(48, 50), (40, 43), (60, 61)])
+    change = commits.learn_committed(43, 3, [(48, 50), (40, 43), (60, 61)])
     assert change == RangeChange((OffsetSpan(45, 50), OffsetSpan(60, 61)), (OffsetSpan(45, 48),))
 
 
@@ -123,4 +123,4 @@ def test_topic_of_another_id_has_no_ranges() -> None:
     assert not commits.topic_is(bytes(16))
     assert not commits.topic_is(b"1" * 16)
     assert commits.topic_is(b"2" * 16) == RangeChange((), (OffsetSpan(45, 48),))
-    assert not commits.broker_says(5, -1)
+    assert not commits.learn_committed(5, -1)

@@ -24,7 +24,7 @@ from kafka_share_proxy.commits.model.partition_commits import CommitPlan
 from kafka_share_proxy.commits.model.topic_records import TextPlan
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata, room_for_ranges
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import StoredChange, store, stored
+from kafka_share_proxy.commits.storing import StoredChange, outcome_of_appends, store
 from kafka_share_proxy.commits.topic_ids import verify_topic_ids
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, refused
@@ -66,23 +66,23 @@ class _OffsetCommit:
         """Commits whose metadata with ranges was refused."""
 
     async def run(self) -> None:
-        by_place = {
+        by_partition = {
             requested.topic_partition: requested
             for requested in self.requested
             if requested.topic_partition is not None
         }
 
-        def needs_alone(partition: TopicPartition) -> bool:
-            held = self._group.of(partition)
-            if held.records is not None or not held.is_committed_known:
+        def needs_exclusive(partition: TopicPartition) -> bool:
+            state = self._group.state_of(partition)
+            if state.records is not None or not state.is_committed_known:
                 return True
-            return held.plan(by_place[partition].commit).moves
+            return state.plan(by_partition[partition].commit).moves
 
         for _ in range(ATTEMPTS_MAX):
-            if await with_locks(self._services, self._group_id, by_place.keys(), needs_alone, self._commit):
+            if await with_locks(self._services, self._group_id, by_partition.keys(), needs_exclusive, self._commit):
                 break
         if self._changed:
-            code = await stored(self._services, self._group)
+            code = await outcome_of_appends(self._services, self._group)
             for requested in self._changed:
                 requested.code = code
 
@@ -93,22 +93,22 @@ class _OffsetCommit:
     async def _commit(self) -> bool:
         """False if locks and plans have to be redone: a topic was recreated, or metadata was too long."""
         group = self._group
-        troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
+        errors = await load_partitions(self._services, self._call.connection, group, self.requested)
         plans = {
             id(requested): plan
             for requested in self.requested
-            if (plan := self._plan(group, requested, troubles)) is not None
+            if (plan := self._plan(group, requested, errors)) is not None
         }
         forwarded = [requested for requested in self.requested if id(requested) in plans]
         if not await self._is_verified(
-            [requested for requested in forwarded if _inherits(requested, plans[id(requested)])]
+            [requested for requested in forwarded if _advances(requested, plans[id(requested)])]
         ):
             self.requested = [requested for requested in self.requested if requested.code is None]
             return False
         forwarded = await self._with_texts(group, forwarded)
         if forwarded:
             await self._forward(group, forwarded, plans)
-        return self._is_short(forwarded)
+        return self._fits_metadata(forwarded)
 
     async def _with_texts(self, group: CommittingGroup, forwarded: list[RequestedCommit]) -> list[RequestedCommit]:
         """Plan the metadata, and store what it will not hold. Return the commits that can be forwarded then."""
@@ -118,20 +118,20 @@ class _OffsetCommit:
             self._texts.pop(requested, None)
             if partition is None or requested in self._unchanged:
                 continue
-            held = group.of(partition)
-            text = held.plan_text(requested.commit, self._room(requested))
+            state = group.state_of(partition)
+            text = state.plan_text(requested.commit, self._room(requested))
             if text is None:
                 continue
             self._texts[requested] = text
             if text.spills or text.rewinds:
-                change = held.store_all() if text.spills else held.delete_records()
-                changes.append(StoredChange(partition, held, change))
+                change = state.store_all() if text.spills else state.delete_records()
+                changes.append(StoredChange(partition, state, change))
         if not changes:
             return forwarded
-        troubles = await store_first(self._services, group, changes)
+        errors = await store_first(self._services, group, changes)
         for requested in forwarded:
-            if requested.topic_partition in troubles:
-                requested.refuse(troubles[requested.topic_partition])
+            if requested.topic_partition in errors:
+                requested.refuse(errors[requested.topic_partition])
         return [requested for requested in forwarded if requested.code is None]
 
     def _room(self, requested: RequestedCommit) -> int:
@@ -140,7 +140,7 @@ class _OffsetCommit:
         metadata = requested.entry.committed_metadata
         return room_for_ranges(metadata, requested.text, self._services.limit.characters)
 
-    def _is_short(self, forwarded: Sequence[RequestedCommit]) -> bool:
+    def _fits_metadata(self, forwarded: Sequence[RequestedCommit]) -> bool:
         """Return False if a broker refused metadata because of ranges (commits/README.md rule 29)."""
         refused = [
             requested
@@ -149,7 +149,7 @@ class _OffsetCommit:
         ]
         for requested in refused:
             sent = kept_metadata(requested, self._text(requested).ranges) or ""
-            self._services.limit.refused(self._services.services, len(sent))
+            self._services.limit.refused(self._services.base, len(sent))
             requested.code = None
         self._too_long.update(refused)
         self.requested = refused or self.requested
@@ -165,23 +165,23 @@ class _OffsetCommit:
         return await verify_topic_ids(self._call, self._services, self.requested, inheriting)
 
     def _plan(
-        self, group: CommittingGroup, requested: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
+        self, group: CommittingGroup, requested: RequestedCommit, errors: dict[TopicPartition, ErrorCode]
     ) -> CommitPlan | None:
         """Return the plan for one partition, or None if it was refused."""
-        trouble = None if requested.topic_partition is None else troubles.get(requested.topic_partition)
-        is_open = trouble == ErrorCode.UNSTABLE_OFFSET_COMMIT
-        if requested.topic_partition is None or (is_open and requested.text is None):
+        error = None if requested.topic_partition is None else errors.get(requested.topic_partition)
+        is_in_transaction = error == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        if requested.topic_partition is None or (is_in_transaction and requested.text is None):
             self._unchanged.add(requested)
             return CommitPlan(requested.entry.committed_offset, moves=True, ranges=0)
-        if trouble is not None:
-            reason = "a transaction that may commit the partition is open" if is_open else ""
-            requested.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_open else trouble, reason)
+        if error is not None:
+            reason = "a transaction that may commit the partition is open" if is_in_transaction else ""
+            requested.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_in_transaction else error, reason)
             return None
-        held = group.of(requested.topic_partition)
-        plan = held.plan(requested.commit)
-        most = self._services.options.ranges_max
-        if plan.ranges > max(most, len(held.ranges)):
-            reason = f"{plan.ranges} ranges with those that are stored, more than commits.ranges_max ({most})"
+        state = group.state_of(requested.topic_partition)
+        plan = state.plan(requested.commit)
+        ranges_max = self._services.options.ranges_max
+        if plan.ranges > max(ranges_max, len(state.ranges)):
+            reason = f"{plan.ranges} ranges with those that are stored, more than commits.ranges_max ({ranges_max})"
             requested.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
             return None
         return plan
@@ -202,7 +202,7 @@ class _OffsetCommit:
                 if requested.topic_partition is not None and not (
                     has_response and requested.code in {ErrorCode.NONE, *DEFINITE}
                 ):
-                    group.of(requested.topic_partition).forget_committed()
+                    group.state_of(requested.topic_partition).forget_committed()
         self.throttle_time_ms = response.throttle_time_ms
         self._apply(group, forwarded, plans)
         self._restore(group, forwarded)
@@ -210,11 +210,13 @@ class _OffsetCommit:
     def _restore(self, group: CommittingGroup, forwarded: Sequence[RequestedCommit]) -> None:
         """Store the records again that a refused rewind has deleted."""
         refused = [
-            (requested.topic_partition, group.of(requested.topic_partition))
+            (requested.topic_partition, group.state_of(requested.topic_partition))
             for requested in forwarded
             if requested.topic_partition is not None and requested.code and self._text(requested).rewinds
         ]
-        store(self._services, group, [StoredChange(partition, held, held.store_all()) for partition, held in refused])
+        store(
+            self._services, group, [StoredChange(partition, state, state.store_all()) for partition, state in refused]
+        )
 
     def _entry(self, group: CommittingGroup, requested: RequestedCommit, plan: CommitPlan) -> CommitEntry:
         epoch = self._epoch(group, requested, plan.offset)
@@ -224,8 +226,8 @@ class _OffsetCommit:
         return entry
 
     def _epoch(self, group: CommittingGroup, requested: RequestedCommit, offset: int) -> int:
-        held = None if requested.topic_partition is None else group.of(requested.topic_partition)
-        return epoch_of(held, requested.entry.committed_offset, requested.entry.committed_leader_epoch, offset)
+        state = None if requested.topic_partition is None else group.state_of(requested.topic_partition)
+        return epoch_of(state, requested.entry.committed_offset, requested.entry.committed_leader_epoch, offset)
 
     def _apply(self, group: CommittingGroup, forwarded: list[RequestedCommit], plans: dict[int, CommitPlan]) -> None:
         accepted = [
@@ -247,11 +249,11 @@ class _OffsetCommit:
         fields = (sent.committed_offset, sent.committed_leader_epoch, sent.committed_metadata)
         entry = CommittedEntry(partition.topic, partition.partition, *fields, 0, 0, 0)
         epoch = self._epoch(group, requested, plan.offset)
-        held, text = group.of(partition), self._texts.get(requested)
-        return PlannedPart(entry, partition, held, requested.commit, plan.offset, plan.moves, epoch, text)
+        state, text = group.state_of(partition), self._texts.get(requested)
+        return PlannedPart(entry, partition, state, requested.commit, plan.offset, plan.moves, epoch, text)
 
 
-def _inherits(requested: RequestedCommit, plan: CommitPlan) -> bool:
+def _advances(requested: RequestedCommit, plan: CommitPlan) -> bool:
     return plan.offset > requested.entry.committed_offset
 
 

@@ -70,14 +70,14 @@ class _OffsetFetch:
 
     async def run(self) -> messages.OffsetFetchResponse:
         await load_topics(self._call, self._services, self._topics or ())
-        partitions = self._places()
+        partitions = self._held_partitions()
         if not partitions:
             return await self._shown()
         group = self._services.held.group(self._group_id)
         await self._drop_ranges_of_deleted_topics(group, partitions)
-        doubtful = {partition for partition in partitions if not group.of(partition).is_committed_known}
+        doubtful = {partition for partition in partitions if not group.state_of(partition).is_committed_known}
 
-        def needs_alone(_place: TopicPartition) -> bool:
+        def needs_exclusive(_partition: TopicPartition) -> bool:
             return bool(doubtful)
 
         async def read_committed() -> messages.OffsetFetchResponse | None:
@@ -89,7 +89,7 @@ class _OffsetFetch:
             return None if doubtful else await self._shown(response)
 
         for _ in range(2):
-            response = await with_locks(self._services, self._group_id, partitions, needs_alone, read_committed)
+            response = await with_locks(self._services, self._group_id, partitions, needs_exclusive, read_committed)
             if response is not None:
                 return response
         raise AssertionError("unknown committed offsets are requested")
@@ -97,35 +97,42 @@ class _OffsetFetch:
     async def _drop_ranges_of_deleted_topics(self, group: CommittingGroup, partitions: set[TopicPartition]) -> None:
         """See commits/README.md rule 16. Raises UpstreamLost."""
         names = {
-            partition.topic for partition in partitions if group.of(partition).ranges or group.of(partition).has_text
+            partition.topic
+            for partition in partitions
+            if group.state_of(partition).ranges or group.state_of(partition).has_text
         }
         ids = await current_topic_ids(self._call, self._services, names)
         requested_topics = [
-            (partition, group.of(partition), ids[partition.topic]) for partition in partitions if partition.topic in ids
+            (partition, group.state_of(partition), ids[partition.topic])
+            for partition in partitions
+            if partition.topic in ids
         ]
         store(
             self._services,
             group,
-            [StoredChange(partition, held, held.topic_is(id_)) for partition, held, id_ in requested_topics],
+            [
+                StoredChange(partition, state, state.topic_is(topic_id))
+                for partition, state, topic_id in requested_topics
+            ],
         )
 
     async def _request_committed(self, partitions: set[TopicPartition]) -> None:
         group = self._services.held.group(self._group_id)
         for partition in partitions:
-            group.of(partition).forget_committed()
+            group.state_of(partition).forget_committed()
         await load_committed(self._services, self._call.connection, group, partitions)
 
-    def _places(self) -> set[TopicPartition]:
-        held = self._services.held.group(self._group_id).partitions
+    def _held_partitions(self) -> set[TopicPartition]:
+        held_partitions = self._services.held.group(self._group_id).partitions
         if self._topics is None:
-            return set(held)
+            return set(held_partitions)
         requested = {
             TopicPartition(name, index)
             for topic in self._topics
             if (name := name_and_id(topic, self._services)[0]) is not None
             for index in topic.partition_indexes
         }
-        return requested & held.keys()
+        return requested & held_partitions.keys()
 
     def _entries(self, response: messages.OffsetFetchResponse) -> Iterator[tuple[TopicPartition | None, _Entry]]:
         for _, group in responded_groups(self._call.message, response, self._call.version):
@@ -138,24 +145,26 @@ class _OffsetFetch:
                         yield None if name is None else TopicPartition(name, entry.partition_index), entry
 
     def _differing(self, response: messages.OffsetFetchResponse) -> set[TopicPartition]:
-        held = self._services.held.group(self._group_id).partitions
+        held_partitions = self._services.held.group(self._group_id).partitions
         return {
             partition
             for partition, entry in self._entries(response)
-            if partition is not None and partition in held and held[partition].committed != entry.committed_offset
+            if partition is not None
+            and partition in held_partitions
+            and held_partitions[partition].committed != entry.committed_offset
         }
 
     async def _shown(self, response: messages.OffsetFetchResponse | None = None) -> messages.OffsetFetchResponse:
         if response is None:
             response = await send_upstream(self._call, self._call.message)
-        held = self._services.held.group(self._group_id).partitions
+        held_partitions = self._services.held.group(self._group_id).partitions
         if self._call.version >= 10:
             topics = (
                 topic for _, group in responded_groups(self._call.message, response, 10) for topic in group.topics
             )
             await load_topics(self._call, self._services, topics)
         for partition, entry in self._entries(response):
-            commits = NOTHING_HELD if partition is None else held.get(partition, NOTHING_HELD)
+            commits = NOTHING_HELD if partition is None else held_partitions.get(partition, NOTHING_HELD)
             self._amend(partition, commits, entry)
             await self._call.work.step()
         return response
@@ -183,7 +192,7 @@ class _OffsetFetch:
         end = str(text.ranges).rfind(",", 0, max(room, 0) + 1)
         shown = str(text.ranges)[: max(end, 0)]
         left_out = len(text.ranges) - (shown.count(",") + 1 if shown else 0)
-        self._services.services.notes("ranges-not-shown", group=self._group_id, place=str(partition), ranges=left_out)
+        self._services.base.notes("ranges-not-shown", group=self._group_id, place=str(partition), ranges=left_out)
         return PREFIX + shown + text_without_ranges[len(PREFIX) :]
 
 

@@ -64,63 +64,65 @@ class _TxnOffsetCommit:
     async def _commit(self) -> None:
         """Handle the request while it alone holds the locks of its partitions."""
         group = self._services.held.group(self._group_id)
-        troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
+        errors = await load_partitions(self._services, self._call.connection, group, self.requested)
         inheriting = [requested for requested in self.requested if self._inherits(group, requested)]
         if not await verify_topic_ids(self._call, self._services, self.requested, inheriting):
             self.requested = [requested for requested in self.requested if requested.code is None]
-            troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
-        troubles |= await self._stored_ranges(group, troubles)
+            errors = await load_partitions(self._services, self._call.connection, group, self.requested)
+        errors |= await self._stored_ranges(group, errors)
         entries = [
             (requested, entry)
             for requested in self.requested
-            if (entry := self._entry(group, requested, troubles)) is not None
+            if (entry := self._entry(group, requested, errors)) is not None
         ]
         if entries:
             await self._forward(group, entries)
 
     async def _stored_ranges(
-        self, group: CommittingGroup, troubles: dict[TopicPartition, ErrorCode]
+        self, group: CommittingGroup, errors: dict[TopicPartition, ErrorCode]
     ) -> dict[TopicPartition, ErrorCode]:
         """Store the ranges that the transaction's metadata would replace. Return the errors."""
         partitions = [
             requested.topic_partition
             for requested in self.requested
-            if requested.topic_partition is not None and requested.topic_partition not in troubles
+            if requested.topic_partition is not None and requested.topic_partition not in errors
         ]
-        changes = [StoredChange(partition, held := group.of(partition), held.store_all()) for partition in partitions]
+        changes = [
+            StoredChange(partition, state := group.state_of(partition), state.store_all()) for partition in partitions
+        ]
         return await store_first(self._services, group, changes)
 
     def _inherits(self, group: CommittingGroup, requested: RequestedCommit) -> bool:
         """True if more is committed than the producer sent."""
         if requested.topic_partition is None:
             return False
-        held = group.of(requested.topic_partition)
-        offset, _ = held.in_transaction(requested.commit, self._producer)
+        state = group.state_of(requested.topic_partition)
+        offset, _ = state.in_transaction(requested.commit, self._producer)
         return offset > requested.entry.committed_offset or (
-            requested.text is not None and (bool(held.ranges) or held.transaction is not None)
+            requested.text is not None and (bool(state.ranges) or state.transaction is not None)
         )
 
     def _entry(
-        self, group: CommittingGroup, requested: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
+        self, group: CommittingGroup, requested: RequestedCommit, errors: dict[TopicPartition, ErrorCode]
     ) -> CommitEntry | None:
         if requested.topic_partition is None:
             return requested.entry
-        trouble = troubles.get(requested.topic_partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        if trouble != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            requested.refuse(trouble)
+        error = errors.get(requested.topic_partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if error != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            requested.refuse(error)
             return None
-        held = group.of(requested.topic_partition)
-        if requested.topic_partition in troubles and requested.text is not None:
-            code = held.next_to_open(self._producer[0], self._services.timers.now())
+        state = group.state_of(requested.topic_partition)
+        if requested.topic_partition in errors and requested.text is not None:
+            code = state.next_to_open(self._producer[0], self._services.timers.now())
             if code != ErrorCode.NONE:
                 requested.refuse(
                     code, "another transaction of the partition is open, or one that another proxy saw begin"
                 )
                 return None
-        offset, ranges = held.in_transaction(requested.commit, self._producer)
-        most = self._services.options.ranges_max
-        if requested.text is not None and len(ranges) > most:
-            reason = f"{len(ranges)} ranges with those that are stored, more than commits.ranges_max ({most})"
+        offset, ranges = state.in_transaction(requested.commit, self._producer)
+        ranges_max = self._services.options.ranges_max
+        if requested.text is not None and len(ranges) > ranges_max:
+            reason = f"{len(ranges)} ranges with those that are stored, more than commits.ranges_max ({ranges_max})"
             requested.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
             return None
         entry = altered(requested.entry, committed_offset=offset)
@@ -139,9 +141,9 @@ class _TxnOffsetCommit:
         finally:
             for requested in forwarded:
                 if requested.topic_partition is not None and requested.code == ErrorCode.NONE:
-                    group.of(requested.topic_partition).committed_in_transaction(requested.commit, self._producer)
+                    group.state_of(requested.topic_partition).committed_in_transaction(requested.commit, self._producer)
                 elif requested.topic_partition is not None:
-                    group.of(requested.topic_partition).forget_committed()
+                    group.state_of(requested.topic_partition).forget_committed()
 
 
 async def _away(

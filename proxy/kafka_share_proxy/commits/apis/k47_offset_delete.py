@@ -46,7 +46,9 @@ async def _delete(call: Call[messages.OffsetDeleteRequest], services: CommitServ
         and (partition := TopicPartition(topic.name, entry.partition_index)) in group.partitions
     ]
     store(
-        services, group, [StoredChange(partition, held := group.of(partition), held.ended()) for partition in deleted]
+        services,
+        group,
+        [StoredChange(partition, state := group.state_of(partition), state.ended()) for partition in deleted],
     )
     if await stored_or_reported(services, group):
         for partition in deleted:

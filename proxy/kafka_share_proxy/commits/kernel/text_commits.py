@@ -66,14 +66,14 @@ def _python_plan(
 
 def _repeated(frame: bytes, version: int, entry: CommittedEntry, sample: bytes) -> CommittedEntry | None:
     """Return the entry of a request that differs from the sample in correlation id and metadata only."""
-    _, _, _, _, _, _, at, behind = entry
-    if frame[4:8] != sample[4:8] or frame[12:at] != sample[12:at]:
+    _, _, _, _, _, _, metadata_at, after_metadata = entry
+    if frame[4:8] != sample[4:8] or frame[12:metadata_at] != sample[12:metadata_at]:
         return None
     parts = read(frame, version)
     if parts is None:
         return None
     changed: CommittedEntry = parts[3][0]
-    return changed if frame[changed[7] :] == sample[behind:] else None
+    return changed if frame[changed[7] :] == sample[after_metadata:] else None
 
 
 KERNEL = kernels.choose("commits.kernel._text_commits", _text_commits, BUILT_VERSION)

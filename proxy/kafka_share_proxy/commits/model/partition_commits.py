@@ -141,11 +141,11 @@ class PartitionCommits:
     def _outcome(self, commit: PartitionCommit) -> CommitOutcome:
         planned = self._planned
         if planned is None or planned[0] is not commit:
-            planned = self._planned = commit, self._worked_out(commit)
+            planned = self._planned = commit, self._compute_outcome(commit)
             self._planned_ranges = None
         return planned[1]
 
-    def _worked_out(self, commit: PartitionCommit) -> CommitOutcome:
+    def _compute_outcome(self, commit: PartitionCommit) -> CommitOutcome:
         if commit.done is not None and self.keeps_committed(commit):
             return CommitOutcome(self.committed, self.ranges.merging(commit.done))
         committed = self.committed if self.committed >= 0 else None
@@ -159,13 +159,13 @@ class PartitionCommits:
 
     def in_transaction(self, commit: PartitionCommit, producer: tuple[int, int]) -> tuple[int, OffsetRanges]:
         """Return the offset and the ranges that a transaction has to commit (commits/README.md rule 17)."""
-        known = self.last_committed
+        known_offset = self.last_committed
         if commit.done is None:
-            return (commit.offset, OffsetRanges()) if commit.offset < known else self.shown(commit.offset)
+            return (commit.offset, OffsetRanges()) if commit.offset < known_offset else self.shown(commit.offset)
         done = self.ranges.union(commit.done)
         if self.transaction is not None and self.transaction.producer == producer:
             done.merge_all(self.transaction.done)
-        return done.absorb(max(known, commit.offset))[0], done
+        return done.absorb(max(known_offset, commit.offset))[0], done
 
     def committed_in_transaction(self, commit: PartitionCommit, producer: tuple[int, int]) -> None:
         done = OffsetRanges() if commit.done is None else commit.done
@@ -181,17 +181,17 @@ class PartitionCommits:
             return ErrorCode.NONE if is_own else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if self.unseen_since is None:
             self.unseen_since = now
-        is_late = now - self.unseen_since >= UNSEEN_MAX_S
-        return ErrorCode.ILLEGAL_GENERATION if is_late else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        has_timed_out = now - self.unseen_since >= UNSEEN_MAX_S
+        return ErrorCode.ILLEGAL_GENERATION if has_timed_out else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     # The broker's committed offset
 
-    def broker_says(self, offset: int, leader_epoch: int, done: Iterable[tuple[int, int]] = ()) -> RangeChange:
+    def learn_committed(self, offset: int, leader_epoch: int, done: Iterable[tuple[int, int]] = ()) -> RangeChange:
         """Return the change to store (commits/README.md rule 15). `done`: ranges in the broker's metadata."""
         self.transaction = self.unseen_since = None
         done = self._own_text(done, is_read=True)
-        known = self.last_committed
-        is_rewound = offset < 0 or offset < known
+        known_offset = self.last_committed
+        is_rewound = offset < 0 or offset < known_offset
         change = RangeChange((), self.ranges.clear() if is_rewound else self.ranges.drop_below(offset))
         self.committed, self.committed_epoch, self.is_committed_known = (
             max(offset, NOTHING_COMMITTED),
@@ -241,9 +241,9 @@ class PartitionCommits:
 
         `done`: ranges in the broker's metadata. After a rewind, the ranges of this proxy are left out.
         """
-        known = self.last_committed
+        known_offset = self.last_committed
         done = self._own_text(done)
-        is_rewound = offset < 0 or offset < known
+        is_rewound = offset < 0 or offset < known_offset
         ranges = OffsetRanges(done) if is_rewound else self.ranges.union(OffsetRanges(done))
         return (offset, ranges) if offset < 0 else (ranges.absorb(offset)[0], ranges)
 
@@ -260,12 +260,12 @@ class PartitionCommits:
             return None
         if commit.done is None and (commit.offset < 0 or commit.offset < self.committed):
             return TextPlan(rewinds=self.records.exist or bool(self.unsure))
-        change, after = self._outcome(commit).change, self.ranges
+        change, ranges_after = self._outcome(commit).change, self.ranges
         if change:
-            after = self.ranges.copy()
-            after.apply(change)
-        self._planned_ranges = after
-        return self.records.plan(self.ranges, after, change, room)
+            ranges_after = self.ranges.copy()
+            ranges_after.apply(change)
+        self._planned_ranges = ranges_after
+        return self.records.plan(self.ranges, ranges_after, change, room)
 
     def plan_kept(self, commit: PartitionCommit, room: int, ranges_max: int) -> TextPlan | None:
         """Plan the commonest commit in one pass: a range above the offset that stays, and room for all in the text.
@@ -277,12 +277,12 @@ class PartitionCommits:
             return None
         if not self.keeps_committed(commit):
             return None
-        after = self.ranges.copy()
-        change = after.merge(done.start, done.end)
-        text = fitting(after, room)
-        if text is None or len(after) > ranges_max:
+        ranges_after = self.ranges.copy()
+        change = ranges_after.merge(done.start, done.end)
+        text = fitting(ranges_after, room)
+        if text is None or len(ranges_after) > ranges_max:
             return None
-        self._planned, self._planned_ranges = (commit, CommitOutcome(self.committed, change)), after
+        self._planned, self._planned_ranges = (commit, CommitOutcome(self.committed, change)), ranges_after
         return TextPlan(text)
 
     def bounds_in_text(self, topic_id: bytes) -> tuple[array[int], array[int]] | None:

@@ -112,7 +112,7 @@ class GroupOffsets:
                 self.committed[partition] = pending.committed
             held, committed = self.individual.get(partition), self.committed.get(partition, CommittedOffset(-1))
             if held is not None:
-                held.broker_says(committed.offset, committed.leader_epoch, pending.done if commits else ())
+                held.learn_committed(committed.offset, committed.leader_epoch, pending.done if commits else ())
 
     def _held(self, partition: TopicPartition, requested: RequestedOffset) -> PartitionCommits | None:
         """Return the ranges of a partition, which its first individual commit begins."""
@@ -120,7 +120,7 @@ class GroupOffsets:
         if held is None and requested.done is not None:
             held = self.individual[partition] = PartitionCommits()
             committed = self.committed.get(partition, CommittedOffset(-1))
-            held.broker_says(committed.offset, committed.leader_epoch)
+            held.learn_committed(committed.offset, committed.leader_epoch)
         return held
 
     def _is_divided_otherwise(self, topic: str) -> bool:

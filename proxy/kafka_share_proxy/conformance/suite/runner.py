@@ -34,7 +34,7 @@ async def run_suite(
     dialling: Dialling, cases: Sequence[Case], progress: Progress, concurrent: int = CONCURRENT
 ) -> RunReport:
     """Find out what the cluster offers, run the cases, and delete what they made. Raises ConnectionFailed."""
-    started_at, began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    started_at, began_at = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     cluster, capabilities = await discover(dialling)
     outcomes: dict[str, Outcome] = {}
     async with cluster.cleaned_up(), trio.open_nursery() as nursery:
@@ -46,7 +46,7 @@ async def run_suite(
         bootstrap=",".join(map(str, dialling.bootstrap)),
         release=capabilities.release,
         started_at=started_at,
-        duration_s=time.monotonic() - began,
+        duration_s=time.monotonic() - began_at,
         outcomes=[outcomes[case.id] for case in cases],
         missing=dict(capabilities.missing),
         left_behind=cluster.left_behind,
@@ -72,7 +72,7 @@ async def run_case(case: Case, cluster: ClusterUnderTest, capabilities: Capabili
     """Run one case. A failure of the peer is its outcome; an error of the suite is raised."""
     if (reason := capabilities.lacks(case.needs)) is not None:
         return Outcome(case, Status.SKIPPED, reason=reason)
-    began = time.monotonic()
+    started_at = time.monotonic()
     run = CaseRun(cluster, capabilities)
     try:
         with trio.fail_after(case.limit_s):
@@ -80,14 +80,14 @@ async def run_case(case: Case, cluster: ClusterUnderTest, capabilities: Capabili
     except NotOffered as error:
         return Outcome(case, Status.SKIPPED, reason=str(error))
     except Mismatch as error:
-        return _failed(case, run, began, error.quantity, error.expected, error.actual)
+        return _failed(case, run, started_at, error.quantity, error.expected, error.actual)
     except (ProxyError, BaseExceptionGroup, *UNEXPECTED_SHAPE) as error:
-        return _failed(case, run, began, *_reason_of(error))
+        return _failed(case, run, started_at, *_reason_of(error))
     except trio.TooSlowError:
-        return _failed(case, run, began, "duration", f"at most {case.limit_s:.0f} s", "not done in that time")
+        return _failed(case, run, started_at, "duration", f"at most {case.limit_s:.0f} s", "not done in that time")
     finally:
         await _end(run)
-    return Outcome(case, Status.PASSED, time.monotonic() - began)
+    return Outcome(case, Status.PASSED, time.monotonic() - started_at)
 
 
 def _reason_of(error: BaseException) -> tuple[str, str, str]:
@@ -106,12 +106,12 @@ def _reason_of(error: BaseException) -> tuple[str, str, str]:
     raise error
 
 
-def _failed(case: Case, run: CaseRun, began: float, quantity: str, expected: str, actual: str) -> Outcome:
+def _failed(case: Case, run: CaseRun, started_at: float, quantity: str, expected: str, actual: str) -> Outcome:
     known = run.capabilities.difference(case.differs)
     return Outcome(
         case,
         Status.FAILED if known is None else Status.DIFFERS,
-        time.monotonic() - began,
+        time.monotonic() - started_at,
         reason=quantity if known is None else f"{known} ({quantity})",
         expected=expected,
         actual=actual,

@@ -50,15 +50,15 @@ class ShareSessionMember:
     async def heartbeat(self, epoch: int | None = None, topics: Sequence[str] | None = None, **fields: Any) -> Any:
         """Send a ShareGroupHeartbeat and keep what an accepted one returns."""
         coordinator = await self.run.coordinator(self.group)
-        sent = self.member_epoch if epoch is None else epoch
-        values: dict[str, Any] = {"group_id": self.group, "member_id": self.member_id, "member_epoch": sent}
+        sent_epoch = self.member_epoch if epoch is None else epoch
+        values: dict[str, Any] = {"group_id": self.group, "member_id": self.member_id, "member_epoch": sent_epoch}
         values |= {"rack_id": None, "subscribed_topic_names": None if topics is None else list(topics)} | fields
         response = await self.run.request("ShareGroupHeartbeat", coordinator, **values)
         if response.error_code == 0:
             self.member_epoch = response.member_epoch
             if response.assignment is not None:
-                parts = response.assignment.topic_partitions
-                self.assigned = {bytes(each.topic_id): sorted(each.partitions) for each in parts}
+                topic_partitions = response.assignment.topic_partitions
+                self.assigned = {bytes(each.topic_id): sorted(each.partitions) for each in topic_partitions}
         return response
 
     async def join(self, *topics: CaseTopic) -> None:
@@ -140,25 +140,25 @@ class ShareSessionMember:
         on: PeerConnection | None,
         values: Mapping[str, Any],
     ) -> Any:
-        sent = self.epoch if epoch is None else epoch
-        full = {"group_id": self.group, "member_id": self.member_id, "share_session_epoch": sent} | {
+        sent_epoch = self.epoch if epoch is None else epoch
+        fields = {"group_id": self.group, "member_id": self.member_id, "share_session_epoch": sent_epoch} | {
             "topics": _topics(places, acks)
         }
-        response = await (on or self.connection).request(api, version, **(full | dict(values)))
+        response = await (on or self.connection).request(api, version, **(fields | dict(values)))
         if response.error_code == 0 and on is None:
-            self.epoch = 0 if sent == FINAL_EPOCH else 1 if sent == LAST_EPOCH else sent + 1
+            self.epoch = 0 if sent_epoch == FINAL_EPOCH else 1 if sent_epoch == LAST_EPOCH else sent_epoch + 1
         return response
 
     async def take(self, *places: CaseTopic | Place, **options: Any) -> Any:
         """Fetch until records are acquired and return that response. Raises Mismatch."""
         return await self.fetch_until(lambda response: bool(all_acquired(response)), *places, **options)
 
-    async def fetch_until(self, enough: Callable[[Any], bool], *places: CaseTopic | Place, **options: Any) -> Any:
+    async def fetch_until(self, is_enough: Callable[[Any], bool], *places: CaseTopic | Place, **options: Any) -> Any:
         """Repeat a fetch until a response is enough. Raises Mismatch after TAKE_FETCHES."""
         for _ in range(TAKE_FETCHES):
             response = await self.fetch(*places, **options)
             equal("error of the ShareFetch", response.error_code, ErrorCode.NONE)
-            if enough(response):
+            if is_enough(response):
                 return response
             places = ()
             for name in ("epoch", "acks"):
@@ -205,10 +205,10 @@ async def alter_offsets(run: CaseRun, group: str, *topics: CaseTopic, start: int
     """Set the start offset of all partitions of the topics. Raises SetUpFailed."""
     listed = [
         {
-            "topic_name": each.name,
-            "partitions": [{"partition_index": p, "start_offset": start} for p in each.partitions],
+            "topic_name": topic.name,
+            "partitions": [{"partition_index": partition, "start_offset": start} for partition in topic.partitions],
         }
-        for each in topics
+        for topic in topics
     ]
 
     async def altered() -> Any:
@@ -247,11 +247,11 @@ def find_entry(response: Any, topic: CaseTopic, partition: int = 0) -> Any:
     """Return the partition of a response; None if it is missing."""
     return next(
         (
-            each
-            for part in response.responses
-            if bytes(part.topic_id) == topic.topic_id
-            for each in part.partitions
-            if each.partition_index == partition
+            partition_entry
+            for topic_entry in response.responses
+            if bytes(topic_entry.topic_id) == topic.topic_id
+            for partition_entry in topic_entry.partitions
+            if partition_entry.partition_index == partition
         ),
         None,
     )
@@ -265,11 +265,19 @@ def acquired(response: Any, topic: CaseTopic, partition: int = 0) -> Spans:
 
 def all_acquired(response: Any) -> Spans:
     """Return what was acquired of all partitions."""
-    return [span for part in response.responses for each in part.partitions for span in _spans(each)]
+    return [
+        span
+        for topic_entry in response.responses
+        for partition_entry in topic_entry.partitions
+        for span in _spans(partition_entry)
+    ]
 
 
 def _spans(partition: Any) -> Spans:
-    return [(each.first_offset, each.last_offset, each.delivery_count) for each in partition.acquired_records]
+    return [
+        (acquired_range.first_offset, acquired_range.last_offset, acquired_range.delivery_count)
+        for acquired_range in partition.acquired_records
+    ]
 
 
 def _topics(places: Sequence[CaseTopic | Place], acks: Sequence[Ack]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
@@ -56,14 +56,23 @@ async def member_with_letters(
     return await share_member(run, await share_group(run, topic, settings=settings), topic)
 
 
-async def dead_letter_group(run: CaseRun, **more: str) -> tuple[CaseTopic, CaseTopic, ShareSessionMember]:
-    """Return a topic with two records, the topic of its dead letters, and a member that holds both records."""
+class DeadLetterGroup(NamedTuple):
+    """A topic with two records, the topic of its dead letters, and a member that holds both records."""
+
+    topic: CaseTopic
+    letters: CaseTopic
+    member: ShareSessionMember
+
+
+async def dead_letter_group(run: CaseRun, **settings: str) -> DeadLetterGroup:
+    """Create a group whose member holds two records. `settings`: names with `_` instead of a dot."""
     letters = await letters_topic(run)
     topic = await run.topic()
     await run.append(topic, two_records())
-    member = await member_with_letters(run, topic, letters, **{k.replace("_", "."): v for k, v in more.items()})
+    group_settings = {name.replace("_", "."): value for name, value in settings.items()}
+    member = await member_with_letters(run, topic, letters, **group_settings)
     equal("acquired records", await member.acquire(topic), [(0, 1, 1)])
-    return topic, letters, member
+    return DeadLetterGroup(topic, letters, member)
 
 
 async def letters_in(run: CaseRun, topic: CaseTopic, count: int, partition: int = 0) -> list[records.Record]:

@@ -141,9 +141,9 @@ async def partition_max_bytes(run: CaseRun) -> None:
 async def waits(run: CaseRun) -> None:
     """A Fetch at the end of the log with MinBytes 1 waits for MaxWaitMs."""
     topic = await run.topic()
-    began = time.monotonic()
+    started_at = time.monotonic()
     await read(run, topic, max_wait_ms=800, min_bytes=1)
-    true("duration", time.monotonic() - began > 0.7, "at least 700 ms")
+    true("duration", time.monotonic() - started_at > 0.7, "at least 700 ms")
 
 
 @case("produce-fetch.fetch.waits-for-records", "DelayedFetch")
@@ -156,11 +156,11 @@ async def waits_for_records(run: CaseRun) -> None:
         await trio.sleep(0.3)
         await run.produce(topic, 1)
 
-    began = time.monotonic()
+    started_at = time.monotonic()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(produce_later)
         partition = await read(run, topic, max_wait_ms=20_000, min_bytes=1, on=connection)
-    true("duration", time.monotonic() - began < 15, "less than MaxWaitMs")
+    true("duration", time.monotonic() - started_at < 15, "less than MaxWaitMs")
     equal("batches", spans_of(partition.records), [(0, 0, 1)])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun
@@ -16,6 +15,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     REJECT,
     RELEASE,
     ShareSessionMember,
+    Spans,
     acquired,
     described,
     entry,
@@ -71,11 +71,11 @@ async def waits(member: ShareSessionMember, topic: CaseTopic, wait_ms: int = WAI
 
 
 async def returns_after(
-    member: ShareSessionMember, topic: CaseTopic, since: float, least_s: float, expected: Sequence[tuple[int, int, int]]
+    member: ShareSessionMember, topic: CaseTopic, started_at: float, least_s: float, expected: Spans
 ) -> None:
     """Check that the records are acquired again, and no earlier."""
     equal("acquired after the delay", await member.acquire(topic), list(expected))
-    actual = time.monotonic() - since
+    actual = time.monotonic() - started_at
     true("duration of the delay", actual >= LEAST * least_s, f"at least {LEAST * least_s:.2f} s", round(actual, 3))
 
 
@@ -83,9 +83,9 @@ async def returns_after(
 async def released(run: CaseRun) -> None:
     """A released record is available again after the delay, not before, with a higher delivery count."""
     topic, member = await delayed_member(run, 2, SHORT)
-    since = time.monotonic()
+    started_at = time.monotonic()
     await release(member, topic, 1)
-    await returns_after(member, topic, since, 0.8, [(0, 1, 2)])
+    await returns_after(member, topic, started_at, 0.8, [(0, 1, 2)])
 
 
 @case("queues.delay.expired", RULE.format(80), needs=(*NEEDS, "short-locks"))
@@ -94,9 +94,9 @@ async def expired(run: CaseRun) -> None:
     topic = await run.topic(count=1)
     settings = {DELAY: "1500", "share.record.lock.duration.ms": "1000"}
     member = await share_member(run, await share_group(run, topic, settings=settings), topic)
-    since = time.monotonic()
+    started_at = time.monotonic()
     await member.take(topic)
-    await returns_after(member, topic, since, 1.0 + 1.5, [(0, 0, 2)])
+    await returns_after(member, topic, started_at, 1.0 + 1.5, [(0, 0, 2)])
 
 
 @case("queues.delay.grows", RULE.format(80), needs=NEEDS)
@@ -105,9 +105,9 @@ async def grows(run: CaseRun) -> None:
     topic, member = await delayed_member(run, 1, {DELAY: "200", MULTIPLIER: "6"})
     await release(member, topic)
     equal("second delivery", await member.acquire(topic), [(0, 0, 2)])
-    since = time.monotonic()
+    started_at = time.monotonic()
     await release(member, topic)
-    await returns_after(member, topic, since, 1.2, [(0, 0, 3)])
+    await returns_after(member, topic, started_at, 1.2, [(0, 0, 3)])
 
 
 @case("queues.delay.maximum", RULE.format(80), needs=NEEDS)
@@ -116,9 +116,9 @@ async def maximum(run: CaseRun) -> None:
     topic, member = await delayed_member(run, 1, {DELAY: "600", MULTIPLIER: "100", DELAY_MAX: "700"})
     await release(member, topic)
     equal("second delivery", await member.acquire(topic), [(0, 0, 2)])
-    since = time.monotonic()
+    started_at = time.monotonic()
     await release(member, topic)
-    await returns_after(member, topic, since, 0.7, [(0, 0, 3)])
+    await returns_after(member, topic, started_at, 0.7, [(0, 0, 3)])
 
 
 @case("queues.delay.ended-session", RULE.format(80), needs=NEEDS)
@@ -185,11 +185,11 @@ async def delay_of_release(run: CaseRun) -> None:
     tag.
     """
     topic, member = await delayed_member(run)
-    since = time.monotonic()
+    started_at = time.monotonic()
     result = await release_with_delay(member, topic, 1500)
     equal("error", result.error_code, ErrorCode.NONE)
     equal("tags of the partition", tuple(result.unknown_tags), APPLIED)
-    await returns_after(member, topic, since, 1.5, [(0, 0, 2)])
+    await returns_after(member, topic, started_at, 1.5, [(0, 0, 2)])
 
 
 @case("queues.delay.named-zero", RULE.format(83), needs=NEEDS)

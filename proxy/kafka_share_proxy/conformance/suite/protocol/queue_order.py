@@ -19,6 +19,7 @@ from kafka_share_proxy.conformance.suite.share_members import (
     RELEASE,
     RENEW,
     ShareSessionMember,
+    Spans,
     acquired,
     entry,
     share_group,
@@ -150,7 +151,7 @@ async def used_up(run: CaseRun) -> None:
     "sharegroups/README.md rule 75",
     needs=NEEDS,
 )
-async def special_key(run: CaseRun, key: bytes | None, expected: list[tuple[int, int, int]]) -> None:
+async def special_key(run: CaseRun, key: bytes | None, expected: Spans) -> None:
     """Of three records with the key {0} these are acquired: {1}."""
     topic, member = await ordered_member(run, [key, key, key])
     equal("acquired records", await member.acquire(topic), expected)
@@ -173,7 +174,7 @@ async def compressed(run: CaseRun) -> None:
     RULE.format(75),
     needs=(*NEEDS, "isolation"),
 )
-async def aborted(run: CaseRun, isolation: str, _effect: str, expected: list[tuple[int, int, int]]) -> None:
+async def aborted(run: CaseRun, isolation: str, _effect: str, expected: Spans) -> None:
     """With {0} the records of an aborted transaction {1}, and its marker is not acquired."""
     topic, member = await ordered_member(run, share_isolation_level=isolation)
     await abort_key(run, topic, A)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_share_proxy.conformance.suite.case_run import CaseRun, spans_of, values_of
 from kafka_share_proxy.conformance.suite.cases import case, case_for_each
+from kafka_share_proxy.conformance.suite.cluster_under_test import CaseTopic
 from kafka_share_proxy.conformance.suite.expectations import equal
 from kafka_share_proxy.conformance.suite.partition_reads import fetch, read
 from kafka_share_proxy.conformance.suite.placed_topics import (
@@ -113,13 +114,22 @@ async def own_partitions(run: CaseRun) -> None:
         equal(f"records at node {node}", values_of(actual.records), [(0, b"at node %d" % node)])
 
 
-async def produce_at(run: CaseRun, version: int) -> tuple[Any, Any, Any]:
-    """Send a batch to a node that does not lead. Return topic, response, and its partition."""
+class RefusedProduce(NamedTuple):
+    """Produce to a node that does not lead."""
+
+    topic: CaseTopic
+    response: Any
+    partition: Any
+    """Partition in the response."""
+
+
+async def produce_at(run: CaseRun, version: int) -> RefusedProduce:
+    """Send a batch to a node that does not lead."""
     topic, other = await topic_and_other_node(run)
     data = records.build_batch(0, [records.Record(value=b"v", timestamp=0)])
     listed = {"name": topic.name, "partition_data": [{"index": 0, "records": data}]}
     response = await run.request("Produce", other, version, acks=-1, timeout_ms=10_000, topic_data=[listed])
-    return topic, response, response.responses[0].partition_responses[0]
+    return RefusedProduce(topic, response, response.responses[0].partition_responses[0])
 
 
 @case("produce-fetch.nodes.produce", "ReplicaManager.appendRecords", needs=(NEEDS,))

@@ -236,9 +236,9 @@ async def record_limit_over_batches(run: CaseRun) -> None:
 async def zero_amount(run: CaseRun, amount: dict[str, Any]) -> None:
     """A ShareFetch with {0} returns immediately, without records."""
     topic, member = await ten_records(run)
-    began = time.monotonic()
+    started_at = time.monotonic()
     response = await member.fetch(topic, wait_ms=10_000, **amount)
-    true("duration", time.monotonic() - began < PROMPT_S, f"less than {PROMPT_S} s")
+    true("duration", time.monotonic() - started_at < PROMPT_S, f"less than {PROMPT_S} s")
     equal("error of the response", response.error_code, ErrorCode.NONE)
     equal("acquired records", acquired(response, topic), [])
 
@@ -247,9 +247,9 @@ async def zero_amount(run: CaseRun, amount: dict[str, Any]) -> None:
 async def waits_max_wait(run: CaseRun) -> None:
     """Without records a ShareFetch waits for MaxWaitMs and returns no partition."""
     _, member = await ten_taken(run)
-    began = time.monotonic()
+    started_at = time.monotonic()
     response = await member.fetch(wait_ms=WAIT_MS)
-    true("duration", time.monotonic() - began >= 0.9 * WAIT_MS / 1000, f"at least {WAIT_MS} ms")
+    true("duration", time.monotonic() - started_at >= 0.9 * WAIT_MS / 1000, f"at least {WAIT_MS} ms")
     equal("partitions in the response", list(response.responses), [])
 
 
@@ -257,11 +257,11 @@ async def waits_max_wait(run: CaseRun) -> None:
 async def waits_for_records(run: CaseRun) -> None:
     """A waiting ShareFetch returns when a record is produced."""
     topic, member = await ten_taken(run)
-    began = time.monotonic()
+    started_at = time.monotonic()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_produce_later, run, topic)
         response = await member.fetch(wait_ms=20_000)
-    true("duration", time.monotonic() - began < 15, "less than MaxWaitMs")
+    true("duration", time.monotonic() - started_at < 15, "less than MaxWaitMs")
     equal("acquired records", acquired(response, topic), [(10, 10, 1)])
 
 

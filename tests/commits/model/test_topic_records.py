@@ -53,40 +53,40 @@ def test_topic_is_cleared_but_for_one_record_with_the_topic_id() -> None:
     records.store_all(before, set(), is_foreign=False)
     plan = planned(records, before, RangeChange(), ROOM)
     assert plan == TextPlan("10-11,30-31", tidies=True)
-    after = records.after(plan, before, 5, set())
+    after = records.records_to_append(plan, before, 5, set())
     assert (after.change, after.binding, after.is_awaited) == (RangeChange((), ((10, 12),)), (30, 32), False)
     assert (records.exist, records.is_bound, len(records.stored)) == (True, True, 0)
 
 
 def test_first_text_stores_the_topic_id_and_later_ones_do_not() -> None:
     records, held = TopicRecords(), ranges((10, 12))
-    after = records.after(TextPlan("10-11"), held, 5, set())
+    after = records.records_to_append(TextPlan("10-11"), held, 5, set())
     assert (after.binding, after.is_awaited) == ((10, 12), True)
-    later = records.after(TextPlan("10-11"), held, 5, set())
+    later = records.records_to_append(TextPlan("10-11"), held, 5, set())
     assert (bool(later.change), later.binding, later.is_awaited) == (False, None, False)
 
 
 def test_failed_append_of_the_topic_id_is_repeated() -> None:
     records, held = TopicRecords(), ranges((10, 12))
-    records.after(TextPlan("10-11"), held, 5, set())
-    records.failed(RangeChange(), OffsetSpan(10, 12), held)
-    assert records.after(TextPlan("10-11"), held, 5, set()).is_awaited
+    records.records_to_append(TextPlan("10-11"), held, 5, set())
+    records.revert_failed(RangeChange(), OffsetSpan(10, 12), held)
+    assert records.records_to_append(TextPlan("10-11"), held, 5, set()).is_awaited
 
 
 def test_failed_append_of_ranges_leaves_them_to_the_text() -> None:
     records, held = TopicRecords(), ranges((10, 12), (30, 32))
     stored = records.store_all(held, set(), is_foreign=False)
-    records.failed(stored, None, held)
+    records.revert_failed(stored, None, held)
     assert planned(records, held, RangeChange(), ROOM) == TextPlan("10-11,30-31")
 
 
 def test_record_of_a_deleted_topic_stays_until_its_text_is_overwritten() -> None:
     records, held = TopicRecords(), ranges((10, 12), (30, 32))
     records.store_all(held, set(), is_foreign=False)
-    assert records.of_other_topic() == RangeChange((), ((10, 12),))
+    assert records.drop_for_other_topic() == RangeChange((), ((10, 12),))
     assert (records.binding, records.is_bound) == ((30, 32), False)
     assert records.store_all(ranges(), set(), is_foreign=True) == RangeChange()
-    after = records.after(TextPlan("5-5"), ranges((5, 6)), 0, set())
+    after = records.records_to_append(TextPlan("5-5"), ranges((5, 6)), 0, set())
     assert (after.change.removed, after.binding) == (((30, 32),), (5, 6))
 
 
@@ -102,7 +102,7 @@ def test_records_below_the_committed_offset_go_and_the_last_is_written_with_it()
     records, held = TopicRecords(), ranges((10, 12), (30, 32), (50, 52))
     records.store_all(held, set(), is_foreign=False)
     held.drop_below(12)
-    after = records.after(TextPlan(), held, 12, set())
+    after = records.records_to_append(TextPlan(), held, 12, set())
     assert after.change == RangeChange(((50, 52),), ((10, 12),))
     assert not after.is_awaited
 

@@ -234,7 +234,7 @@ class PartitionCommits:
         self.is_text_foreign, self._foreign_text = self.has_text, None
         self.is_committed_known, self.committed, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
         dropped = RangeChange((), self.ranges.clear())
-        return self._noted(dropped if self.records is None else self.records.of_other_topic())
+        return self._noted(dropped if self.records is None else self.records.drop_for_other_topic())
 
     def shown(self, offset: int, done: Iterable[tuple[int, int]] = ()) -> tuple[int, OffsetRanges]:
         """Return the offset, moved over the ranges that touch it, and the ranges to show.
@@ -321,7 +321,7 @@ class PartitionCommits:
         if records.is_bound and not records.stored and not plan.stores:
             return NOTHING
         records.follow(change)
-        topic = records.after(plan, self.ranges, self.committed, self.unsure)
+        topic = records.records_to_append(plan, self.ranges, self.committed, self.unsure)
         if topic.change.put or topic.binding:
             self.stored_committed = max(self.stored_committed, self.committed)
         return topic
@@ -347,7 +347,7 @@ class PartitionCommits:
         self.merging = None
         self.unsure.update(change.put, change.removed, () if binding is None else (binding,))
         if self.records is not None:
-            self.records.failed(change, binding, self.ranges)
+            self.records.revert_failed(change, binding, self.ranges)
 
     def repeat_unsure(self) -> RangeChange:
         """Return the change to store before the committed offset advances.

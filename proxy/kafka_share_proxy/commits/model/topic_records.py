@@ -2,7 +2,7 @@
 
 Pure. The ranges of a partition are the union of the broker's text and these records. `ranges` is that union, which the
 caller holds. Methods that return a change assume that its append begins. After a failed append they get it back
-(`failed`).
+(`revert_failed`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TopicRecords:
     """Key of the record that is no range, but the topic id that the broker's text belongs to."""
     is_bound: bool = False
     """True if the topic has a record with the current topic id."""
-    _rest: OffsetRanges = field(default_factory=OffsetRanges)
+    _unstored: OffsetRanges = field(default_factory=OffsetRanges)
     """Ranges that are not stored, if any are stored."""
 
     @property
@@ -67,39 +67,41 @@ class TopicRecords:
 
     # A commit
 
-    def plan(self, ranges: OffsetRanges, after: OffsetRanges, change: RangeChange, room: int) -> TextPlan:
-        """`after`: the ranges after the commit, by `change`. `room`: characters for ranges in the metadata."""
+    def plan(self, ranges: OffsetRanges, ranges_after: OffsetRanges, change: RangeChange, room: int) -> TextPlan:
+        """`ranges_after`: the ranges after the commit, by `change`. `room`: characters for ranges in the metadata."""
         is_empty = not self.stored
-        if is_empty or _length_at_most(after) <= room:
-            text = fitting(after, room)
+        if is_empty or _length_at_most(ranges_after) <= room:
+            text = fitting(ranges_after, room)
             if text is not None:
                 return TextPlan(text, tidies=not is_empty)
         if not is_empty:
-            text = fitting(self._rest_after(change), room)
+            text = fitting(self._unstored_after(change), room)
             if text is not None:
                 return TextPlan(text)
         text = fitting(OffsetRanges(change.put), room)
         return TextPlan(text or "", spills=self.stored != ranges, stores=text is None)
 
-    def _rest_after(self, change: RangeChange) -> OffsetRanges:
-        rest = self._rest.copy()
-        rest.apply(self._of_rest(change))
-        return rest
+    def _unstored_after(self, change: RangeChange) -> OffsetRanges:
+        unstored = self._unstored.copy()
+        unstored.apply(self._change_of_unstored(change))
+        return unstored
 
-    def _of_rest(self, change: RangeChange) -> RangeChange:
-        return RangeChange(change.put, tuple(span for span in change.removed if _has(self._rest, span)))
+    def _change_of_unstored(self, change: RangeChange) -> RangeChange:
+        return RangeChange(change.put, tuple(span for span in change.removed if _has(self._unstored, span)))
 
     def follow(self, change: RangeChange) -> None:
         """Apply the effect of an accepted commit on the ranges."""
         if self.stored and change:
-            self._rest.apply(self._of_rest(change))
+            self._unstored.apply(self._change_of_unstored(change))
 
     def recount(self, ranges: OffsetRanges) -> None:
         """Find out again which ranges are not stored."""
         stored = self.stored
-        self._rest = OffsetRanges(span for span in ranges if not _has(stored, span)) if stored else OffsetRanges()
+        self._unstored = OffsetRanges(span for span in ranges if not _has(stored, span)) if stored else OffsetRanges()
 
-    def after(self, plan: TextPlan, ranges: OffsetRanges, committed: int, unsure: set[OffsetSpan]) -> TopicChange:
+    def records_to_append(
+        self, plan: TextPlan, ranges: OffsetRanges, committed: int, unsure: set[OffsetSpan]
+    ) -> TopicChange:
         """Return the records to append after an accepted commit."""
         if plan.stores:
             return TopicChange(self.store_all(ranges, unsure, is_foreign=False), is_awaited=True)
@@ -117,8 +119,8 @@ class TopicRecords:
         return NOTHING
 
     def _bind(self, span: OffsetSpan) -> TopicChange:
-        last, self.binding, self.is_bound = self.binding, span, True
-        removed = () if last is None or last == span else (last,)
+        previous, self.binding, self.is_bound = self.binding, span, True
+        removed = () if previous is None or previous == span else (previous,)
         return TopicChange(RangeChange((), removed), span, is_awaited=True)
 
     def _without(self, removed: tuple[OffsetSpan, ...]) -> TopicChange:
@@ -143,25 +145,25 @@ class TopicRecords:
             removed.add(self.binding)
         if self.binding in put or self.binding in removed:
             self.binding = None
-        self.stored, self._rest = ranges.copy(), OffsetRanges()
+        self.stored, self._unstored = ranges.copy(), OffsetRanges()
         self.is_bound = self.exist and (self.is_bound or self.binding is None)
         return RangeChange(put, tuple(sorted(removed.difference(put))))
 
     def delete_all(self, unsure: set[OffsetSpan]) -> RangeChange:
         removed = {*self.stored, *unsure} | ({self.binding} if self.binding is not None else set())
         unsure.clear()
-        self.stored, self._rest, self.binding, self.is_bound = OffsetRanges(), OffsetRanges(), None, False
+        self.stored, self._unstored, self.binding, self.is_bound = OffsetRanges(), OffsetRanges(), None, False
         return RangeChange((), tuple(sorted(removed)))
 
-    def of_other_topic(self) -> RangeChange:
+    def drop_for_other_topic(self) -> RangeChange:
         """Delete the ranges of a deleted topic, but leave a record with its id until its text is overwritten."""
         removed = self.stored.clear()
-        self._rest, self.is_bound = OffsetRanges(), False
+        self._unstored, self.is_bound = OffsetRanges(), False
         if self.binding is None and removed:
             self.binding, removed = removed[-1], removed[:-1]
         return RangeChange((), removed)
 
-    def failed(self, change: RangeChange, binding: OffsetSpan | None, ranges: OffsetRanges) -> None:
+    def revert_failed(self, change: RangeChange, binding: OffsetSpan | None, ranges: OffsetRanges) -> None:
         """Take back a change whose append failed."""
         self.stored.apply(RangeChange((), tuple(span for span in change.put if _has(self.stored, span))))
         if binding is not None and binding == self.binding:
@@ -171,8 +173,8 @@ class TopicRecords:
 
     def lacks(self, ranges: OffsetRanges, text: Iterable[tuple[int, int]]) -> bool:
         """Return True if the text and the topic together do not contain all ranges."""
-        both = self.stored.union(OffsetRanges(text))
-        return not all(both.covers(span.start, span.end) for span in ranges)
+        stored_and_text = self.stored.union(OffsetRanges(text))
+        return not all(stored_and_text.covers(span.start, span.end) for span in ranges)
 
 
 def fitting(ranges: OffsetRanges, room: int) -> str | None:

@@ -54,18 +54,22 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
     request, connection = call.message, call.connection
     if request.group_id is None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
-    wrong_renewal = _renew_mistake(call)
+    renewal_error = _renew_mistake(call)
     key = SessionKey(request.group_id, request.member_id or "", connection.node_id)
     partitions, batches = await partitions_in(request.topics, call.work)
     end_with_connection(connection, services)
-    wrong_id = member_id_mistake(request.member_id)
-    checked = () if wrong_id else (*partitions, *services.coordinator.sessions.partitions_of(key))
-    code, judged = await request_access(call, services, request.group_id, checked, batches)
+    member_id_error = member_id_mistake(request.member_id)
+    checked_partitions = () if member_id_error else (*partitions, *services.coordinator.sessions.partitions_of(key))
+    code, judged = await request_access(call, services, request.group_id, checked_partitions, batches)
     if code != ErrorCode.NONE:
         return _refusal(call, code)
-    if wrong_id or wrong_renewal:
-        return _refusal(call, ErrorCode.INVALID_REQUEST, wrong_id or wrong_renewal)
-    forgotten = [TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data or () for p in t.partitions]
+    if member_id_error or renewal_error:
+        return _refusal(call, ErrorCode.INVALID_REQUEST, member_id_error or renewal_error)
+    forgotten = [
+        TopicIdPartition(topic.topic_id, partition)
+        for topic in request.forgotten_topics_data or ()
+        for partition in topic.partitions
+    ]
     session = services.coordinator.sessions.fetch(
         key, request.share_session_epoch, connection.id, partitions, forgotten, bool(batches)
     )

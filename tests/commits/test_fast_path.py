@@ -88,10 +88,10 @@ def test_tokens_and_wrong_texts_are_left_to_the_handler(world: CommitWorld, text
 def test_what_another_feature_wants_is_left_alone(world: CommitWorld) -> None:
     """A share group with the same id takes precedence (commits/README.md rule 13)."""
     frame = memoryview(frames.request(OFFSET_COMMIT, VERSION, 1, None, offset_commit("g", "t", 43)))
-    at_once = world.served[OFFSET_COMMIT].at_once
-    assert at_once is not None
-    assert not at_once(world.connect(), frame, Api(OFFSET_COMMIT, VERSION), lambda group_id: group_id == "g")
-    assert at_once(world.connect(), frame, Api(OFFSET_COMMIT, VERSION), lambda group_id: group_id == "h")
+    handler = world.served[OFFSET_COMMIT].synchronous_handler
+    assert handler is not None
+    assert not handler(world.connect(), frame, Api(OFFSET_COMMIT, VERSION), lambda group_id: group_id == "g")
+    assert handler(world.connect(), frame, Api(OFFSET_COMMIT, VERSION), lambda group_id: group_id == "h")
 
 
 def test_locked_partition_is_waited_for_by_the_handler(world: CommitWorld) -> None:

@@ -108,7 +108,9 @@ class Treated:
         routes = Routes(counted.fallback)
         for route in counted.values():
             looks = {"serve_here": self.counted(route.serve_here), "amend": self.counted(route.amend)}
-            served = {} if route.handler is None else {"handler": self.handle, "at_once": None, "picks": None}
+            served = (
+                {} if route.handler is None else {"handler": self.handle, "synchronous_handler": None, "picks": None}
+            )
             routes.add(replace(route, **looks, **served))
         return routes
 

@@ -316,13 +316,13 @@ class CommitWorld:
 
     def _is_served_at_once(self, connection: SynchronousFastPath, frame: memoryview, api: Api) -> bool:
         """Do what `ClientToBroker.walked` does."""
-        at_once = self.served[api.key].at_once if self._short_way else None
-        if at_once is None:
+        synchronous_handler = self.served[api.key].synchronous_handler if self._short_way else None
+        if synchronous_handler is None:
             return False
-        if connection.again is not None and connection.again(connection, frame):
+        if connection.serve_repeated is not None and connection.serve_repeated(connection, frame):
             self.repeated += 1
             return True
-        return at_once(connection, frame, api)
+        return synchronous_handler(connection, frame, api)
 
     def _started(self, responding: Any, connection: Connection, key: int, version: int) -> Sent:
         task: Task[Any] = Task(responding, lambda _: None, connection)

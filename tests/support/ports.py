@@ -524,7 +524,7 @@ class Connection:
         self.slot_values: SlotValues = {}
         self.open = True
         self.tasks: list[Task[Any]] = []
-        self.again: Callable[[Any, memoryview], bool] | None = None
+        self.serve_repeated: Callable[[Any, memoryview], bool] | None = None
         self._cluster = cluster
         self._requested: list[Promise[memoryview]] = []
         self._on_close: list[Callable[[], None]] = []

@@ -39,7 +39,7 @@ DELETIONS: tuple[DeclaredApi[CommitServices], ...] = (k42_delete_groups.API, k47
 
 def commits(services: CommitServices) -> dict[int, Served]:
     served = {api.key: _served(api, services) for api in COMMITS}
-    served[k08_offset_commit.KEY] = replace(served[k08_offset_commit.KEY], at_once=FastPath(services).take)
+    served[k08_offset_commit.KEY] = replace(served[k08_offset_commit.KEY], synchronous_handler=FastPath(services).take)
     return served
 
 

@@ -32,7 +32,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class FastPath:
-    """Fast path of common OffsetCommits. One per process. See interfaces.AtOnce."""
+    """Fast path of common OffsetCommits. One per process. See interfaces.SynchronousHandler."""
 
     def __init__(self, services: CommitServices) -> None:
         self._services = services

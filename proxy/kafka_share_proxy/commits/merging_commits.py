@@ -75,7 +75,7 @@ class MergingPartition(ExpectedResponse):
         """Return False if the commit is uncommon, or another one holds the lock."""
         if not self.send(connection, frame, request, entry):
             return False
-        connection.again = RepeatedCommit(self._services, self._group, self, request, entry, bytes(frame)).take
+        connection.serve_repeated = RepeatedCommit(self._services, self._group, self, request, entry, bytes(frame)).take
         return True
 
     def send(

@@ -177,12 +177,12 @@ class BrokerToClient(BrokerResponses):
         room = None if gathering is None else gathering.room
         self._buffer[: len(unread_bytes)] = unread_bytes
         if room is None:
-            size_max = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
-            into = self._buffer[len(unread_bytes) : size_max]
+            buffer_end = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
+            target = self._buffer[len(unread_bytes) : buffer_end]
         else:
-            into = room
+            target = room
         try:
-            count = self._recv(into)
+            count = self._recv(target)
         except BlockingIOError:
             return
         except OSError as error:
@@ -240,22 +240,22 @@ class BrokerToClient(BrokerResponses):
             self._connection.to_client(memoryview(data)[sent:])
             self._connection.update()
 
-    def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
-        """Walk buffer[at:end] until `until` (None: for this connection's share of the iteration). Send all with one
+    def _walk(self, buffer: memoryview, at: int, end: int, deadline: float | None = None) -> None:
+        """Walk buffer[at:end] until `deadline` (None: for this connection's share of the iteration). Send all with one
         write.
         """
         pieces: list[Data] = [buffer[:at]] if at else []
-        trouble = None
+        error = None
         try:
-            at = self._collect(buffer, pieces, at, end, until)
-        except (RemoteProtocolError, UnusableResponse) as error:
-            trouble = error
+            at = self._collect(buffer, pieces, at, end, deadline)
+        except (RemoteProtocolError, UnusableResponse) as raised:
+            error = raised
         if pieces and not self._connection.closed:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             self.bytes += len(data)
             self._connection.to_client(data)
-        if trouble is not None:
-            self.failed(trouble)
+        if error is not None:
+            self.failed(error)
             return
         if not self._connection.closed:
             self._unread_bytes = keep(buffer, at, end, self._buffer)
@@ -264,7 +264,7 @@ class BrokerToClient(BrokerResponses):
         self._connection.held.update()
         self._connection.update()
 
-    def _collect(self, buffer: memoryview, pieces: list[Data], at: int, end: int, until: float | None) -> int:
+    def _collect(self, buffer: memoryview, pieces: list[Data], at: int, end: int, deadline: float | None) -> int:
         """Append the bytes for the client to `pieces`. Return where the walk stopped."""
         reactor = self._connection.plane.reactor
         while at < end or (self.gathering is not None and self.gathering.is_whole):
@@ -281,9 +281,9 @@ class BrokerToClient(BrokerResponses):
                     break
                 at = self._take(response, buffer, pieces, at, end)
             if at < end:
-                if until is None:
-                    until = reactor.share_ends()
-                if reactor.now() >= until:
+                if deadline is None:
+                    deadline = reactor.share_ends()
+                if reactor.now() >= deadline:
                     self.is_paused = True
                     break
         return at

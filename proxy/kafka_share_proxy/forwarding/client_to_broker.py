@@ -30,10 +30,10 @@ class ClientToBroker(ClientRequests):
     """Reader of the client's requests, which go to the broker."""
 
     __slots__ = (
-        "_at_once",
         "_batch",
         "_buffer",
         "_connection",
+        "_fast_path",
         "_recv",
         "_send",
         "_unread_bytes",
@@ -56,7 +56,7 @@ class ClientToBroker(ClientRequests):
         """Data forwarded by the current walk, sent with one write. None between walks."""
         self.reads_little = False
         """True if the last walk left many bytes unprocessed."""
-        self._at_once: SynchronousFastPath | None = None
+        self._fast_path: SynchronousFastPath | None = None
         self.send_later: Callable[[bytes], None] | None = None
         """See Reactor.pass_on."""
         self.gathering: Gathering | None = None
@@ -107,19 +107,21 @@ class ClientToBroker(ClientRequests):
         if count < REQUEST_HEAD.size:
             return False
         buffer, connection = self._buffer, self._connection
-        size, name, _ = _head(buffer, 0)
-        route = connection.plane.routes.get(name)
-        if size + SIZE.size != count or route is None or route.at_once is None:
+        size, api_version, _ = _head(buffer, 0)
+        route = connection.plane.routes.get(api_version)
+        if size + SIZE.size != count or route is None or route.synchronous_handler is None:
             return False
-        fast = self._at_once
-        if fast is None:
-            fast = self._at_once = SynchronousFastPath(connection, self)
-        if not fast.may_take:
+        fast_path = self._fast_path
+        if fast_path is None:
+            fast_path = self._fast_path = SynchronousFastPath(connection, self)
+        if not fast_path.may_take:
             return False
         connection.plane.reactor.iterations.doing = connection, route
         self.flows = False  # until the response is sent, or the request is left to the slow path
-        frame, again = buffer[:count], fast.again
-        return (again is not None and again(fast, frame)) or route.at_once(fast, frame, route)
+        frame, serve_repeated = buffer[:count], fast_path.serve_repeated
+        if serve_repeated is not None and serve_repeated(fast_path, frame):
+            return True
+        return route.synchronous_handler(fast_path, frame, route)
 
     def sent(self, sent: int, count: int) -> None:
         if sent < 0:
@@ -191,7 +193,7 @@ class ClientToBroker(ClientRequests):
         return memory_of(self._unread_bytes) + (0 if self.gathering is None else self.gathering.received)
 
     def drop(self) -> None:
-        self.gathering, self._unread_bytes, self._at_once = None, NOTHING, None
+        self.gathering, self._unread_bytes, self._fast_path = None, NOTHING, None
 
     def gather(
         self, size: int, request: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int
@@ -250,9 +252,9 @@ class ClientToBroker(ClientRequests):
     def _read(self) -> None:
         unread_bytes = self._unread_bytes
         self._buffer[: len(unread_bytes)] = unread_bytes
-        size_max = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
+        buffer_end = len(unread_bytes) + READ_AFTER_PAUSE if self.reads_little else None
         try:
-            count = self._recv(self._buffer[len(unread_bytes) : size_max])
+            count = self._recv(self._buffer[len(unread_bytes) : buffer_end])
         except BlockingIOError:
             return
         except OSError as error:
@@ -265,13 +267,13 @@ class ClientToBroker(ClientRequests):
         self._unread_bytes = NOTHING
         self._walk(self._buffer, 0, len(unread_bytes) + count)
 
-    def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
-        """Walk buffer[at:end] until `until`. None: for this connection's share of the iteration."""
+    def _walk(self, buffer: memoryview, at: int, end: int, deadline: float | None = None) -> None:
+        """Walk buffer[at:end] until `deadline`. None: for this connection's share of the iteration."""
         self._batch = []
         try:
             if at:
                 self.write(buffer[:at])
-            at, is_over = self._walk_until(buffer, at, end, until)
+            at, is_over = self._walk_until(buffer, at, end, deadline)
         finally:
             self._send_batch()
             self._batch = None
@@ -285,25 +287,25 @@ class ClientToBroker(ClientRequests):
         connection.held.update()
         connection.update()
 
-    def _walk_until(self, buffer: memoryview, at: int, end: int, until: float | None) -> tuple[int, bool]:
+    def _walk_until(self, buffer: memoryview, at: int, end: int, deadline: float | None) -> tuple[int, bool]:
         """Walk buffer[at:end]."""
-        reactor, runs = self._connection.plane.reactor, 1 if at else 0
-        if at and until is None:
-            until = reactor.share_ends()
+        reactor, forwarded_runs = self._connection.plane.reactor, 1 if at else 0
+        if at and deadline is None:
+            deadline = reactor.share_ends()
         while at < end and self.walks_on:
             upto = self.receive(buffer, at, end) if self.gathering is None else at
             if upto > at:
                 self.write(buffer[at:upto])
-                at, runs = upto, runs + 1
+                at, forwarded_runs = upto, forwarded_runs + 1
             else:
                 walked = self._gather_or_treat(buffer, at, end)
                 if walked is None:
                     break
-                at, runs = walked, 0
-            if runs != 1 and at < end and self.walks_on:
-                if until is None:
-                    until = reactor.share_ends()
-                if reactor.now() >= until:
+                at, forwarded_runs = walked, 0
+            if forwarded_runs != 1 and at < end and self.walks_on:
+                if deadline is None:
+                    deadline = reactor.share_ends()
+                if reactor.now() >= deadline:
                     return at, True
         return at, False
 

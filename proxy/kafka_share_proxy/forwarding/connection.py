@@ -53,10 +53,10 @@ class ForwardedConnection:
 
     __slots__ = (
         "_drain_reason",
-        "_gives_way",
         "_injected",
         "_local",
         "_on_close",
+        "_send_away",
         "client",
         "client_host",
         "context",
@@ -103,7 +103,7 @@ class ForwardedConnection:
         self._injected: InjectedRequests | None = None
         self._on_close: list[Callable[[], None]] | None = None
         self._drain_reason = ""
-        self._gives_way: Callable[[ForwardedConnection], bool] | None = None
+        self._send_away: Callable[[ForwardedConnection], bool] | None = None
         """See `give_way`."""
         self.reached: Address | None = None
         """Address of the broker. None until the upstream connection is established."""
@@ -195,7 +195,7 @@ class ForwardedConnection:
 
     def responded(self, promise: Promise[memoryview], body: memoryview) -> None:
         if self._local is not None:
-            self._local.goes_on()
+            self._local.attribute_iteration()
         promise.set(body)
 
     def own_response_begins(self) -> None:
@@ -282,7 +282,7 @@ class ForwardedConnection:
     @property
     def _ends_requests(self) -> bool:
         """True if no further request is read."""
-        return bool(self._drain_reason) or self._gives_way is not None
+        return bool(self._drain_reason) or self._send_away is not None
 
     @property
     def _all_responded(self) -> bool:
@@ -297,31 +297,31 @@ class ForwardedConnection:
         if self._injected is not None and self._injected.are_held:
             self._injected.send()
         if self._local is not None:
-            self._serve_on(self._local)
+            self._serve_local(self._local)
         if self.closed:
             return
         if self.responses.is_paused and not self.client.has_unsent:
             self.responses.resume_soon()
         is_between = self.requests.at_boundary and not self.state.now.is_muted and self._all_responded
-        if self._ends_requests and is_between and self._has_left(may_move=may_move):
+        if self._ends_requests and is_between and self._leave_or_stay(may_move=may_move):
             return
         self.watch()
 
-    def _has_left(self, *, may_move: bool) -> bool:
+    def _leave_or_stay(self, *, may_move: bool) -> bool:
         """Move between two requests, or close if this is a drain. Return False if the connection stays."""
-        give, self._gives_way = self._gives_way, None
+        send_away, self._send_away = self._send_away, None
         reason, self._drain_reason = self._drain_reason, ""  # it may move
         if reason:
             if not (may_move and self.plane.moves_away(self)):
                 self._leave_client()
                 self.end("connection-closed", reason=reason)
             return True
-        if give is not None and give(self):
+        if send_away is not None and send_away(self):
             return True
         self.requests.resume_soon()
         return False
 
-    def _serve_on(self, local: LocalRequests) -> None:
+    def _serve_local(self, local: LocalRequests) -> None:
         if self.state.now is ClientState.MUTED and self._all_responded:
             self.sasl.ordinary_request()  # all requests before it have their responses by now
             if self.sasl.may_send_request(self.plane.reactor.now()):
@@ -421,12 +421,12 @@ class ForwardedConnection:
         gathering = self.responses.gathering
         subject = None if gathering is None else gathering.subject
         promises = self._injected.lost(subject) if self._injected is not None else []
-        awaited = [
-            each for each in (*(each for _, each in self.pending), subject) if isinstance(each, ExpectedResponse)
-        ]
+        awaited = [expected for _, expected in self.pending if isinstance(expected, ExpectedResponse)]
+        if isinstance(subject, ExpectedResponse):
+            awaited.append(subject)
         self.pending.clear()
-        for each in awaited:
-            self.guarded(each.lost)
+        for expected in awaited:
+            self.guarded(expected.lost)
         for promise in promises:
             self.guarded(partial(promise.fail, injected_requests.lost()))
         callbacks, self._on_close = self._on_close, None
@@ -457,5 +457,5 @@ class ForwardedConnection:
 
         `send` sends the connection there. It returns False if the connection stays here, and is served as before.
         """
-        self._gives_way = send
+        self._send_away = send
         self.update()

@@ -140,9 +140,9 @@ class Plane:
 
     def give(self, placements: Iterable[Placement], send: Callable[[int, ForwardedConnection], bool]) -> None:
         """Let other workers continue connections. `send`: see ForwardedConnection.give_way, for a place."""
-        for number, (place, connection) in enumerate(placements):
-            at = self.reactor.now() + number * GIVE_EVERY_S
-            self.reactor.call_at(at, partial(self._give_one, connection, partial(send, place)))
+        for number, (worker_place, connection) in enumerate(placements):
+            give_at = self.reactor.now() + number * GIVE_EVERY_S
+            self.reactor.call_at(give_at, partial(self._give_one, connection, partial(send, worker_place)))
 
     def _give_one(self, connection: ForwardedConnection, send: Callable[[ForwardedConnection], bool]) -> None:
         if connection.id in self._connections and self.admission.is_open:
@@ -168,17 +168,17 @@ class Plane:
 
     def statistics(self) -> PlaneStatistics:
         alive = self._connections.values()
-        here = [connection for connection in alive if not connection.is_moving]
+        staying = [connection for connection in alive if not connection.is_moving]
         return PlaneStatistics(
-            connections=len(here),
+            connections=len(staying),
             connections_total=self._totals["connections"],
             connections_moved_total=self._ended[MOVED],
             tls_handshakes=self.admission.handshaking,
             tls_handshakes_refused_total=self.admission.handshakes_refused,
             tls_bytes=self.admission.tls_memory.used,
-            upstream_connections=sum(connection.upstream.socket is not None for connection in here),
-            in_flight=sum(connection.in_flight for connection in here),
-            muted=sum(connection.state.now.is_muted for connection in here),
+            upstream_connections=sum(connection.upstream.socket is not None for connection in staying),
+            in_flight=sum(connection.in_flight for connection in staying),
+            muted=sum(connection.state.now.is_muted for connection in staying),
             local_answers_total=self._totals["local_answers"],
             local_answer_bytes=self.budget.used,
             local_answers_without_room=self.budget.refusals,
@@ -280,9 +280,9 @@ class Plane:
 
     def _release_ended(self, count_max: int) -> None:
         """Break the reference cycles of ended connections: garbage collections are rare."""
-        before = self.reactor.now() - RELEASE_S
+        ended_before = self.reactor.now() - RELEASE_S
         for _ in range(count_max):
-            if not self._to_release or self._to_release[0][0] > before:
+            if not self._to_release or self._to_release[0][0] > ended_before:
                 return
             self._to_release.popleft()[1].release()
 

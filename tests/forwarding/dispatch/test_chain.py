@@ -207,8 +207,8 @@ def test_the_short_way_is_for_what_no_feature_in_front_wants() -> None:
     exactly = ContainsAny((b"__view.new",))
     views = replace(says(None), wants=ByKnownGroup(exactly, groups=(), words=(b"__view.",)))
     shares = replace(says(None), wants=ByKnownGroup(EveryRequest(), (groups,)))
-    commits = replace(says(None), wants=ByKnownGroup(EveryRequest(), ()), at_once=short)
-    chained = in_order(({COMMIT: views}, in_order(({COMMIT: shares}, {COMMIT: commits}))))[COMMIT].at_once
+    commits = replace(says(None), wants=ByKnownGroup(EveryRequest(), ()), synchronous_handler=short)
+    chained = in_order(({COMMIT: views}, in_order(({COMMIT: shares}, {COMMIT: commits}))))[COMMIT].synchronous_handler
     assert chained is not None
     connection: Any = None
 
@@ -220,7 +220,9 @@ def test_the_short_way_is_for_what_no_feature_in_front_wants() -> None:
     groups["g"] = 1
     assert not takes_it(b"orders")
     assert short.took[-1] is False
-    both = in_order(({COMMIT: shares}, {COMMIT: replace(commits, at_once=chained)}))[COMMIT].at_once
+    both = in_order(({COMMIT: shares}, {COMMIT: replace(commits, synchronous_handler=chained)}))[
+        COMMIT
+    ].synchronous_handler
     assert both is not None
     groups.clear()
     assert both(connection, memoryview(b"1234orders"), Named())

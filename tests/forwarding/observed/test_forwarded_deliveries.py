@@ -60,7 +60,7 @@ def test_renewals_count_for_the_offsets_and_the_member_that_renewed(deliveries: 
 
 
 def test_kept_deliveries_stay_within_the_limits() -> None:
-    deliveries = ForwardedDeliveries(deliveries_max=30, partition_max=20)
+    deliveries = ForwardedDeliveries(deliveries_max=30, share_max=20)
     for number in range(100):
         deliveries.acquired(SHARE, delivery(number * 2, number * 2))
     assert len(deliveries) == 20

@@ -62,7 +62,7 @@ def taking(handler: Taken) -> World:
                 handler=_leave,
                 serve_here=lambda _: True,
                 opaque=True,
-                at_once=handler.take,  # type: ignore[arg-type]
+                synchronous_handler=handler.take,  # type: ignore[arg-type]
             )
         )
     return World(routes)
@@ -131,7 +131,7 @@ def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first(
         broker.send(response(number, b"body"))
         client.expect(response(number, b"body"))
         assert handler.connection is not None
-        handler.connection.again = again
+        handler.connection.serve_repeated = again
     assert offered == [request(LIST, 1, number) for number in range(1, 5)]
     w.close()
 

@@ -24,7 +24,7 @@ class Play:
         self.tracing = Tracing(self.recorded.append, self._now)
         self.routes = Routes()
         self.routes.add(
-            Route(kind=Kind.INSPECT, key=76, version=1, handler=self.handler, at_once=lambda *_: True)  # type: ignore[arg-type]
+            Route(kind=Kind.INSPECT, key=76, version=1, handler=self.handler, synchronous_handler=lambda *_: True)  # type: ignore[arg-type]
         )
         self.routes.add(Route(kind=Kind.FORWARD, key=0, version=9))
         self.ended: list[Any] = []
@@ -118,5 +118,5 @@ def test_routes_without_a_handler_stay_as_they_are_and_fast_paths_are_left_out()
     forwarded = b"\x00\x00\x00\x09"
     assert traced[forwarded] is play.routes[forwarded]
     (served,) = (each for each in traced.values() if each.key == 76)
-    assert served.at_once is None
+    assert served.synchronous_handler is None
     assert traced.fallback is play.routes.fallback

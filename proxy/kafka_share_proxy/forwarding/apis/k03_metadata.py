@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.forwarding.dispatch.early_matches import AboutAllTopics, made_later
+from kafka_share_proxy.forwarding.dispatch.early_matches import AboutAllTopics, matcher_on_first_use
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.dispatch.routes import Amend, Context, Kind, Rewrite, Route
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
@@ -81,7 +81,7 @@ def _without_leaders(response: messages.MetadataResponse, hidden_nodes: set[int]
 def _amend(version: int, parts: RewritingParts) -> Amend:
     every = parts.cache.through(all_topics_rewriter(version, parts.book))
     for_all = Route(kind=Kind.RESPONSE, key=KEY, version=version, rewrite=every)
-    is_about_all = made_later(AboutAllTopics(), KEY, version)
+    is_about_all = matcher_on_first_use(AboutAllTopics(), KEY, version)
     return lambda frame: for_all if is_about_all(frame) else None
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Matcher, any_of
-from kafka_share_proxy.forwarding.served.interfaces import AtOnce, Call, never_selected
+from kafka_share_proxy.forwarding.served.interfaces import Call, SynchronousHandler, never_selected
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.forwarding.served.upstream_requests import decoded, send_upstream
 from kafka_share_proxy.loop.interfaces import Request
@@ -38,9 +38,11 @@ def in_order(features: Iterable[Mapping[int, Served]]) -> dict[int, Served]:
 
 async def next_response(call: Call[RequestMessage[R]]) -> R:
     """Return the decoded response of the rest of the chain to `call.message`. Raises UpstreamLost."""
-    handler, rest = call.next_handler, replace(call, frame=None, next_handler=None)
-    response = None if handler is None else await handler(rest)
-    return await send_upstream(call, call.message) if response is None else await decoded(call, response)
+    if call.rest_of_chain is not None:
+        response = await call.rest_of_chain(replace(call, frame=None, rest_of_chain=None))
+        if response is not None:
+            return await decoded(call, response)
+    return await send_upstream(call, call.message)
 
 
 def _chained(links: Sequence[Served]) -> Served:
@@ -50,31 +52,31 @@ def _chained(links: Sequence[Served]) -> Served:
     handler = partial(_first_response, tuple(links))
     if len(kinds) < len(links):
         return Served(handler)
-    return Served(handler, any_of(kinds), at_once=_at_once(links))
+    return Served(handler, any_of(kinds), synchronous_handler=_synchronous_handler(links))
 
 
-def _at_once(links: Sequence[Served]) -> AtOnce | None:
+def _synchronous_handler(links: Sequence[Served]) -> SynchronousHandler | None:
     """Return the fast path of the last link, for requests that no earlier link wants."""
-    kinds, at_once = [link.wants for link in links[:-1]], links[-1].at_once
-    if at_once is None or any(link.picks is not None for link in links):
+    kinds, synchronous_handler = [link.wants for link in links[:-1]], links[-1].synchronous_handler
+    if synchronous_handler is None or any(link.picks is not None for link in links):
         return None
     by_group = [kind for kind in kinds if isinstance(kind, ByKnownGroup)]
     if len(by_group) < len(kinds):
         return None  # it would take a second read of the request to know
-    return _unless_claimed(by_group, at_once) if by_group else at_once
+    return _unless_claimed(by_group, synchronous_handler) if by_group else synchronous_handler
 
 
-def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
+def _unless_claimed(earlier: Sequence[ByKnownGroup], synchronous_handler: SynchronousHandler) -> SynchronousHandler:
     """Exclude requests of these earlier features, by their group or by a word in them.
 
     One closure for both: each call on this path costs microseconds if the interpreter has left the caches.
     """
     groups = [group for match in earlier for group in match.groups]
-    unless = [one for match in earlier for one in match.unless]
-    worded = tuple(match for match in earlier if match.words)
-    words = b"|".join(re.escape(word) for match in worded for word in match.words)
+    unless = [collection for match in earlier for collection in match.unless]
+    word_matches = tuple(match for match in earlier if match.words)
+    words = b"|".join(re.escape(word) for match in word_matches for word in match.words)
     has_word = re.compile(words).search if words else None
-    is_claimed = _by_word(worded)
+    is_claimed = _by_word(word_matches)
 
     def is_selected(group_id: str) -> bool:
         for group in groups:
@@ -91,22 +93,24 @@ def _unless_claimed(earlier: Sequence[ByKnownGroup], at_once: AtOnce) -> AtOnce:
         if has_word is not None and has_word(frame) is not None and is_claimed(frame, request):
             return False
         if is_selected_before is never_selected:
-            return at_once(connection, frame, request, is_selected)
-        return at_once(connection, frame, request, lambda group: is_selected_before(group) or is_selected(group))
+            return synchronous_handler(connection, frame, request, is_selected)
+        return synchronous_handler(
+            connection, frame, request, lambda group: is_selected_before(group) or is_selected(group)
+        )
 
     return take
 
 
-def _by_word(worded: tuple[ByKnownGroup, ...]) -> Callable[[memoryview, Request], bool]:
+def _by_word(word_matches: tuple[ByKnownGroup, ...]) -> Callable[[memoryview, Request], bool]:
     """Return a function that is true for requests of these features."""
     matchers_by_api: dict[tuple[int, int], Sequence[Matcher]] = {}
 
     def is_claimed(frame: memoryview, request: Request) -> bool:
         api = request.key, request.version
-        exactly = matchers_by_api.get(api)
-        if exactly is None:
-            exactly = matchers_by_api[api] = [match.exactly.matcher(*api) for match in worded]
-        return any(matcher(frame[SIZE.size :]) for matcher in exactly)
+        exact_matchers = matchers_by_api.get(api)
+        if exact_matchers is None:
+            exact_matchers = matchers_by_api[api] = [match.exact_match.matcher(*api) for match in word_matches]
+        return any(matcher(frame[SIZE.size :]) for matcher in exact_matchers)
 
     return is_claimed
 
@@ -116,7 +120,7 @@ async def _first_response(links: tuple[Served, ...], call: Call[Message]) -> Res
         if not await _wants(link, call):
             continue
         later_links = links[index + 1 :]
-        call.next_handler = partial(_first_response, later_links) if later_links else None
+        call.rest_of_chain = partial(_first_response, later_links) if later_links else None
         response = await link.handler(call)
         if response is not None:
             return response

@@ -15,7 +15,7 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.dispatch.early_matches import EarlyMatch, EveryRequest
 from kafka_share_proxy.forwarding.dispatch.routes import Handler, Picks
 from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
-from kafka_share_proxy.forwarding.served.interfaces import AtOnce, Call
+from kafka_share_proxy.forwarding.served.interfaces import Call, SynchronousHandler
 from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -57,8 +57,8 @@ class Served:
     """Early match that selects requests by their bytes. None: all requests."""
     picks: Picks | None = None
     """Predicate on the decoded requests among those (`routes.Route.picks`)."""
-    at_once: AtOnce | None = None
-    """Synchronous fast path (`routes.Route.at_once`)."""
+    synchronous_handler: SynchronousHandler | None = None
+    """Synchronous fast path (`routes.Route.synchronous_handler`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

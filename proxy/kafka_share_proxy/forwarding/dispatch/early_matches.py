@@ -35,7 +35,7 @@ class EarlyMatch(Protocol):
         """Return the matcher for one API version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
 
 
-def made_later(kind: EarlyMatch, key: int, version: int) -> Matcher:
+def matcher_on_first_use(kind: EarlyMatch, key: int, version: int) -> Matcher:
     """Return a matcher that is made for its first request: most versions are never requested."""
     matcher: Matcher | None = None
 
@@ -67,11 +67,11 @@ class EveryRequest:
 class Whenever:
     """Wants every request while a condition is true."""
 
-    is_so: Callable[[], bool]
+    condition: Callable[[], bool]
 
     def matcher(self, _key: int, _version: int) -> Matcher:
-        is_so = self.is_so
-        return lambda _frame: is_so()
+        condition = self.condition
+        return lambda _frame: condition()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +172,19 @@ class ByGroupId:
 
 @dataclass(frozen=True, slots=True)
 class ByKnownGroup:
-    """Wants requests that name a known group or contain one of these words, as decided by `exactly`.
+    """Wants requests that name a known group or contain one of these words, as decided by `exact_match`.
 
     While all `unless` are empty, C handles requests with neither (`GroupMatch`).
     """
 
-    exactly: EarlyMatch
+    exact_match: EarlyMatch
     groups: tuple[Mapping[str, Any], ...]
     unless: tuple[Sized, ...] = ()
-    """While one of these collections is not empty, `exactly` checks every request."""
+    """While one of these collections is not empty, `exact_match` checks every request."""
     words: tuple[bytes, ...] = ()
 
     def matcher(self, key: int, version: int) -> Matcher:
-        return self.exactly.matcher(key, version)
+        return self.exact_match.matcher(key, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class ByUnknownTopicId:
             except RemoteProtocolError:
                 return False
             return isinstance(topic_ids, Unread) or any(
-                id_ not in known and id_ != ZERO_UUID for id_ in topic_ids or ()
+                topic_id not in known and topic_id != ZERO_UUID for topic_id in topic_ids or ()
             )
 
         return lists
@@ -283,11 +283,11 @@ class AboutAllTopics:
     """Wants requests about all topics: their list of topics is null, or empty if it cannot be null."""
 
     def matcher(self, key: int, version: int) -> Matcher:
-        read, all_ = prefixes.topics_at(key, version), -1 if prefixes.topics_nullable(key, version) else 0
+        read, count_of_all = prefixes.topics_at(key, version), -1 if prefixes.topics_nullable(key, version) else 0
 
         def is_about_all(frame: memoryview) -> bool:
             try:
-                return bool(read(frame, len(frame))[1] == all_)
+                return bool(read(frame, len(frame))[1] == count_of_all)
             except RemoteProtocolError:
                 return False
 
@@ -301,7 +301,7 @@ class ByVersion:
     since: Mapping[int, EarlyMatch]
 
     def at(self, version: int) -> EarlyMatch:
-        versions = [since for since in sorted(self.since) if since <= version]
+        versions = [first_version for first_version in sorted(self.since) if first_version <= version]
         return self.since[versions[-1]] if versions else FromVersion(version + 1)
 
     def matcher(self, key: int, version: int) -> Matcher:
@@ -325,10 +325,10 @@ def any_of(kinds: Sequence[EarlyMatch]) -> EarlyMatch:
     if len(by_group) < len(kinds):
         return AnyOf(tuple(kinds))
     return ByKnownGroup(
-        AnyOf(tuple(each.exactly for each in by_group)),
-        groups=tuple(group for each in by_group for group in each.groups),
-        unless=tuple(one for each in by_group for one in each.unless),
-        words=tuple(word for each in by_group for word in each.words),
+        AnyOf(tuple(kind.exact_match for kind in by_group)),
+        groups=tuple(group for kind in by_group for group in kind.groups),
+        unless=tuple(collection for kind in by_group for collection in kind.unless),
+        words=tuple(word for kind in by_group for word in kind.words),
     )
 
 

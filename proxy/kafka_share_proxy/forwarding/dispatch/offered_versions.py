@@ -120,7 +120,9 @@ def common(tables: Iterable[Mapping[int, Range]]) -> dict[int, Range]:
     """Return the common range of each API key that all tables have, without those that have none."""
     tables = list(tables)
     keys = set.intersection(*(set(table) for table in tables)) if tables else set()
-    ranges = {key: (max(t[key][0] for t in tables), min(t[key][1] for t in tables)) for key in sorted(keys)}
+    ranges = {
+        key: (max(table[key][0] for table in tables), min(table[key][1] for table in tables)) for key in sorted(keys)
+    }
     return {key: versions for key, versions in ranges.items() if versions[0] <= versions[1]}
 
 
@@ -136,11 +138,17 @@ def is_newer(key: int) -> bool:
 
 
 def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
-    ranges = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
+    ranges = _offered_ranges(upstream, offer)
     for feature in offer.features:
         if feature.can_be_served(upstream):
             ranges.update({key: versions for key, versions in feature.apis.items() if not offer.hides(key)})
     return dict(sorted(ranges.items()))
+
+
+def _offered_ranges(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
+    """Return the offered range of each key in upstream's list that is not hidden."""
+    offered = ((key, _offered(key, supported, offer)) for key, supported in upstream.items())
+    return {key: versions for key, versions in offered if versions is not None}
 
 
 def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]:
@@ -149,9 +157,9 @@ def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]
     for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS):
         if _offered(key, upstream.get(key, (0, -1)), offer) is None:
             name, known = registry.API_KEYS[key], registry.versions(key)
-            theirs = _words(upstream[key]) if key in upstream else "none"
+            supported = _words(upstream[key]) if key in upstream else "none"
             sentences.append(
-                f"{name}: upstream serves {theirs}, this proxy knows {_words(known)}; no version in common"
+                f"{name}: upstream serves {supported}, this proxy knows {_words(known)}; no version in common"
             )
     highest = upstream.get(ApiKey.METADATA, (0, -1))[1]
     has = f"which has only v{highest}" if highest >= 0 else "which has no Metadata at all"
@@ -164,16 +172,16 @@ def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]
     return tuple(sentences)
 
 
-def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
+def _offered(key: int, supported: Range, offer: Offer) -> Range | None:
     """Return the offered range of one key in upstream's list. None to hide it."""
     if key not in registry.API_KEYS:
-        return theirs if offer.pass_unknown and is_newer(key) else None
+        return supported if offer.pass_unknown and is_newer(key) else None
     if offer.is_served_here(key) or key not in client_facing() or offer.hides(key):
         return None
     lowest, highest = registry.versions(key)
     for feature in offer.features:
-        theirs = theirs[0], max(theirs[1], feature.raised_to.get(key, theirs[1]))
-    common = max(lowest, theirs[0]), min(highest, theirs[1], CAPS.get(key, highest))
+        supported = supported[0], max(supported[1], feature.raised_to.get(key, supported[1]))
+    common = max(lowest, supported[0]), min(highest, supported[1], CAPS.get(key, highest))
     if common[0] > common[1]:
         return None
     return (PRODUCE_ADVERTISED_MIN, common[1]) if key == ApiKey.PRODUCE else common
@@ -193,14 +201,12 @@ def offer_to_client(response: messages.ApiVersionsResponse, version: int, offer:
     `version` is that of the body: a response with error 35 always has body v0 (KIP-511), and lists ApiVersions only.
     """
     upstream = ranges_of(response)
-    if response.error_code == ErrorCode.NONE:
-        offered = effective(upstream, offer)
-    else:
-        offered = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
+    is_complete = response.error_code == ErrorCode.NONE
+    offered_ranges = effective(upstream, offer) if is_complete else _offered_ranges(upstream, offer)
     entries = {item.api_key: item for item in response.api_keys or ()}
-    response.api_keys = [_entry(entries.get(key), key, versions) for key, versions in offered.items()]
+    response.api_keys = [_entry(entries.get(key), key, versions) for key, versions in offered_ranges.items()]
     for feature in offer.features:
-        if response.error_code == ErrorCode.NONE and feature.can_be_served(upstream):
+        if is_complete and feature.can_be_served(upstream):
             _offer_level(response, version, *feature.level)
 
 
@@ -215,8 +221,8 @@ def _offer_level(response: messages.ApiVersionsResponse, version: int, name: str
     """Set a feature, supported and finalized, to the level served here. Upstream's own level does not apply."""
     message = messages.ApiVersionsResponse
     if version >= FEATURE_MIN_ZERO_SINCE:
-        mine = message.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-        response.supported_features = _replaced(response.supported_features, mine)
+        supported = message.SupportedFeatureKey(name=name, min_version=0, max_version=level)
+        response.supported_features = _replaced(response.supported_features, supported)
     if version >= FEATURES_SINCE:
         final = message.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         response.finalized_features = _replaced(response.finalized_features, final)
@@ -229,5 +235,5 @@ class _Named(Protocol):
 F = TypeVar("F", bound=_Named)
 
 
-def _replaced(features: Iterable[F], mine: F) -> list[F]:
-    return [*(feature for feature in features if feature.name != mine.name), mine]
+def _replaced(features: Iterable[F], feature: F) -> list[F]:
+    return [*(other for other in features if other.name != feature.name), feature]

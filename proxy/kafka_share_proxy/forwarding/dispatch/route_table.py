@@ -23,7 +23,7 @@ from kafka_share_proxy.forwarding.apis import (
 from kafka_share_proxy.forwarding.dispatch.chain import in_order
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.denied_apis import denied_route
-from kafka_share_proxy.forwarding.dispatch.early_matches import kind_at, made_later
+from kafka_share_proxy.forwarding.dispatch.early_matches import kind_at, matcher_on_first_use
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.dispatch.offered_versions import (
     BROKER_INTERNAL,
@@ -119,8 +119,8 @@ class _Table:
             forwarded,
             kind=Kind.PRODUCE if forwarded.kind is Kind.PRODUCE else Kind.INSPECT,
             handler=served.handler,
-            at_once=served.at_once,
-            serve_here=made_later(served.wants, key, version),
+            synchronous_handler=served.synchronous_handler,
+            serve_here=matcher_on_first_use(served.wants, key, version),
             picks=served.picks,
             wants=kind_at(served.wants, version),
         )

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from kafka_share_proxy.forwarding.dispatch.early_matches import EarlyMatch
-from kafka_share_proxy.forwarding.served.interfaces import AtOnce, Call
+from kafka_share_proxy.forwarding.served.interfaces import Call, SynchronousHandler
 from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions.messages import Message
 
@@ -88,7 +88,7 @@ class Route:
     key: int
     version: int
     rewrite: Rewrite | None = None
-    at_once: AtOnce | None = None
+    synchronous_handler: SynchronousHandler | None = None
     """Synchronous fast path for the commonest form of the request. Requests it leaves go to `handler`.
 
     Only for a request that arrived whole and alone while no other request waits for a response.

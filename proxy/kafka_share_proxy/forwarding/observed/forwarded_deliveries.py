@@ -45,8 +45,8 @@ class Delivery(NamedTuple):
 class ForwardedDeliveries:
     """Deliveries of all share groups that the brokers serve, as seen here."""
 
-    def __init__(self, deliveries_max: int = DELIVERIES_MAX, partition_max: int = DELIVERIES_OF_ONE_MAX) -> None:
-        self._deliveries_max, self._partition_max = deliveries_max, partition_max
+    def __init__(self, deliveries_max: int = DELIVERIES_MAX, share_max: int = DELIVERIES_OF_ONE_MAX) -> None:
+        self._deliveries_max, self._share_max = deliveries_max, share_max
         self._deliveries: dict[SharedPlace, list[Delivery]] = {}
         """Ascending, without overlaps. The share partition with the newest delivery is last."""
         self._count = 0
@@ -64,7 +64,7 @@ class ForwardedDeliveries:
             self._count += 1
         else:
             self._replace(deliveries, delivery.first, delivery.last, [delivery])
-        if len(deliveries) > self._partition_max:
+        if len(deliveries) > self._share_max:
             del deliveries[0]
             self._count -= 1
         if self._count > self._deliveries_max:
@@ -85,38 +85,38 @@ class ForwardedDeliveries:
         deliveries = self._deliveries.get(share)
         if deliveries is not None:
             removed = self._replace(deliveries, first, last, [])
-            for each in removed:
-                renewed_delivery = each._replace(renewals=each.renewals + (each.member == member))
-                self._replace(deliveries, each.first, each.last, [renewed_delivery])
+            for delivery in removed:
+                renewed = delivery._replace(renewals=delivery.renewals + (delivery.member == member))
+                self._replace(deliveries, delivery.first, delivery.last, [renewed])
 
     def _replace(self, deliveries: list[Delivery], first: int, last: int, new: list[Delivery]) -> list[Delivery]:
         """Replace a range. Return the previous deliveries, cut to it."""
-        low = high = bisect_left(deliveries, first, key=_last)
-        while high < len(deliveries) and deliveries[high].first <= last:
-            high += 1
-        removed = deliveries[low:high]
-        before = list[Delivery]()
-        after = list[Delivery]()
+        begin = end = bisect_left(deliveries, first, key=_last)
+        while end < len(deliveries) and deliveries[end].first <= last:
+            end += 1
+        removed = deliveries[begin:end]
+        kept_before = list[Delivery]()
+        kept_after = list[Delivery]()
         if removed and removed[0].first < first:
-            before.append(removed[0]._replace(last=first - 1))
+            kept_before.append(removed[0]._replace(last=first - 1))
             removed[0] = removed[0]._replace(first=first)
         if removed and removed[-1].last > last:
-            after.append(removed[-1]._replace(first=last + 1))
+            kept_after.append(removed[-1]._replace(first=last + 1))
             removed[-1] = removed[-1]._replace(last=last)
-        deliveries[low:high] = [*before, *new, *after]
-        self._count += len(before) + len(new) + len(after) - (high - low)
+        deliveries[begin:end] = [*kept_before, *new, *kept_after]
+        self._count += len(kept_before) + len(new) + len(kept_after) - (end - begin)
         return removed
 
 
 def _pieces(
     removed: list[Delivery], first: int, last: int, member: str | None
 ) -> Iterator[tuple[int, int, Delivery | None]]:
-    for each in removed:
-        if each.member != member:
+    for delivery in removed:
+        if delivery.member != member:
             continue
-        if first < each.first:
-            yield first, each.first - 1, None
-        yield each.first, each.last, each
-        first = each.last + 1
+        if first < delivery.first:
+            yield first, delivery.first - 1, None
+        yield delivery.first, delivery.last, delivery
+        first = delivery.last + 1
     if first <= last:
         yield first, last, None

@@ -47,7 +47,7 @@ def never_selected(_group_id: str) -> bool:
     return False
 
 
-class AtOnce(Protocol):
+class SynchronousHandler(Protocol):
     """Synchronous fast path for the commonest form of a request, without a task (forwarding/README.md rule 39)."""
 
     def __call__(
@@ -78,5 +78,5 @@ class Call(Generic[M]):
     """Lets other work run while a large request is processed."""
     frame: memoryview | None = None
     """Request as received, without its size. None if it is not from a client."""
-    next_handler: Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]] | None = None
+    rest_of_chain: Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]] | None = None
     """Rest of the chain after this handler's feature (`chain.next_response`), if any."""

@@ -84,7 +84,7 @@ class LocalRequests:
             return None
         return await framed(call, await handler(call))
 
-    def goes_on(self) -> None:
+    def attribute_iteration(self) -> None:
         """Attribute a slow loop iteration from now on to this request, because its handler probably continues now."""
         if self._connection.state.now is ClientState.SERVING and self._request is not None:
             self._connection.plane.reactor.iterations.doing = self._connection, self._request.route

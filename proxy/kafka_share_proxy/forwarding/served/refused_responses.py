@@ -108,8 +108,8 @@ def _same(field: FieldSpec, request_spec: StructSpec | None) -> FieldSpec | None
     meaning = MEANING.get(field.attribute)
     if request_spec is None or meaning is None:
         return None
-    fields = (each for each in request_spec.fields if not each.is_array and each.type == field.type)
-    return next((each for each in fields if MEANING.get(each.attribute) == meaning), None)
+    fields = (candidate for candidate in request_spec.fields if not candidate.is_array and candidate.type == field.type)
+    return next((candidate for candidate in fields if MEANING.get(candidate.attribute) == meaning), None)
 
 
 def _is_in(field: FieldSpec, request_spec: StructSpec) -> bool:

@@ -34,14 +34,14 @@ class SynchronousFastPath:
     Created at the first such request.
     """
 
-    __slots__ = ("_request", "_requests", "_started_at", "again", "owner")
+    __slots__ = ("_request", "_requests", "_started_at", "owner", "serve_repeated")
 
     def __init__(self, connection: ForwardedConnection, requests: ClientToBroker) -> None:
         self.owner = connection
         self._requests = requests
         self._request: Request | None = None
         self._started_at = 0.0
-        self.again: Callable[[SynchronousFastPath, memoryview], bool] | None = None
+        self.serve_repeated: Callable[[SynchronousFastPath, memoryview], bool] | None = None
         """Serves a request frame that repeats the last one, up to what may differ. Returns False for any other."""
 
     @property

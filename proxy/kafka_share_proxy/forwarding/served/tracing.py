@@ -64,7 +64,7 @@ class Tracing:
         wrapped = Routes(routes.fallback)
         for route in routes.values():
             traced = None if route.handler is None else partial(self._serve, route.handler)
-            wrapped.add(route if traced is None else replace(route, handler=traced, at_once=None))
+            wrapped.add(route if traced is None else replace(route, handler=traced, synchronous_handler=None))
         return wrapped
 
     def sent(self, connection: Connection, key: int, version: int, response: Promise[memoryview]) -> None:

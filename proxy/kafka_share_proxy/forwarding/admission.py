@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """How clients reach the listeners."""
+    """Conditions under which clients reach the listeners."""
 
     names_advice: str = ""
     """Advice for clients with an unknown TLS server name. Empty: they need no name."""

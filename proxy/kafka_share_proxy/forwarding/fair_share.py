@@ -1,4 +1,4 @@
-"""Which of several workers serve a connection, and those that one gives to others (app/README.md rule 23)."""
+"""Division of connections among workers: which may serve one, and which are moved (app/README.md rule 23)."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class FairShare:
         """Return the connections that others should serve, once for each. `connections`: by ascending id."""
         if places != self._places:
             self._places, self._checked = places, 0
-        fresh = (each for each in connections if each.id > self._checked)
-        settled = list(takewhile(lambda each: now - each.timeouts.opened_at >= SETTLED_S, fresh))
+        fresh = (connection for connection in connections if connection.id > self._checked)
+        settled = list(takewhile(lambda connection: now - connection.timeouts.opened_at >= SETTLED_S, fresh))
         if settled:
             self._checked = settled[-1].id
         return [
-            (allowed[each.id % len(allowed)], each)
-            for each in settled
-            if places.own not in (allowed := places.of(each)) and moved_connection.can_be_given(each)
+            (allowed[connection.id % len(allowed)], connection)
+            for connection in settled
+            if places.own not in (allowed := places.of(connection)) and moved_connection.can_be_given(connection)
         ]
 
 
@@ -84,7 +84,7 @@ def share_of(new: int, connections: Iterable[ForwardedConnection], places: Worke
         allowed = places.of(connection)
         if new in allowed and places.own in allowed:
             shared[len(allowed)].append(connection)
-    return [(new, each) for workers, alike in shared.items() for each in surplus(alike, workers)]
+    return [(new, connection) for workers, alike in shared.items() for connection in surplus(alike, workers)]
 
 
 def surplus(connections: Iterable[ForwardedConnection], workers: int) -> list[ForwardedConnection]:

@@ -60,13 +60,13 @@ def add(metrics: Metrics, services: ShareServices, lag: ShareLag) -> None:
     metrics.add("share_members", "gauge", "Members of share groups.", members)
     metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
     metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
-    _of_groups(metrics, services)
-    _of_lag(metrics, services, lag)
+    _add_group_metrics(metrics, services)
+    _add_lag_metrics(metrics, services, lag)
     metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
     metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
 
 
-def _of_groups(metrics: Metrics, services: ShareServices) -> None:
+def _add_group_metrics(metrics: Metrics, services: ShareServices) -> None:
     figures, in_flight = services.figures, _InFlight()
     metrics.before(lambda: _sum_windows(services, in_flight))
     metrics.add(
@@ -84,21 +84,21 @@ def _of_groups(metrics: Metrics, services: ShareServices) -> None:
         _by_group(figures, lambda group: group.lock_timeouts),
         "group",
     )
-    _of_dead_letters(metrics, services, in_flight)
+    _add_dead_letter_metrics(metrics, services, in_flight)
     metrics.add("share_in_flight_messages", "gauge", _WINDOW, lambda: in_flight.messages, "group")
     metrics.add("share_in_flight_batches", "gauge", _RUNS, lambda: in_flight.batches, "group")
     metrics.add("share_delayed_messages", "gauge", _DELAYED, lambda: in_flight.delayed, "group")
     metrics.add("share_blocked_messages", "gauge", _BLOCKED, lambda: in_flight.blocked, "group")
-    for name, (words, read) in HISTOGRAMS.items():
-        metrics.add(name, "histogram", words, _by_group(figures, read), "group")
-    _of_process(metrics, services)
+    for name, (help_text, read) in HISTOGRAMS.items():
+        metrics.add(name, "histogram", help_text, _by_group(figures, read), "group")
+    _add_process_metrics(metrics, services)
 
 
-def _of_lag(metrics: Metrics, services: ShareServices, lag: ShareLag) -> None:
-    now = [LagSurvey()]
+def _add_lag_metrics(metrics: Metrics, services: ShareServices, lag: ShareLag) -> None:
+    latest = [LagSurvey()]
 
     def take_survey() -> Generator[None, None, None]:
-        now[0] = yield from lag.survey()
+        latest[0] = yield from lag.survey()
 
     def by_label(counts: Mapping[str, int]) -> Counter[str]:
         labelled = Counter[str]()
@@ -108,25 +108,25 @@ def _of_lag(metrics: Metrics, services: ShareServices, lag: ShareLag) -> None:
 
     metrics.add_lookup(lag.refresh)
     metrics.before(take_survey)
-    words = "Records that the group has not settled (KIP-1226), as far as the ends of the logs are known."
-    metrics.add("share_group_lag", "gauge", words, lambda: by_label(now[0].by_group), "group")
-    words = "Share partitions whose lag is not known, and not in ksp_share_group_lag."
-    metrics.add("share_lag_partitions_unknown", "gauge", words, lambda: by_label(now[0].unknown), "group")
+    help_text = "Records that the group has not settled (KIP-1226), as far as the ends of the logs are known."
+    metrics.add("share_group_lag", "gauge", help_text, lambda: by_label(latest[0].by_group), "group")
+    help_text = "Share partitions whose lag is not known, and not in ksp_share_group_lag."
+    metrics.add("share_lag_partitions_unknown", "gauge", help_text, lambda: by_label(latest[0].unknown), "group")
 
 
-def _of_dead_letters(metrics: Metrics, services: ShareServices, in_flight: _InFlight) -> None:
+def _add_dead_letter_metrics(metrics: Metrics, services: ShareServices, in_flight: _InFlight) -> None:
     """Add the meters of KIP-1191, and what only exists because no dead letter is lost."""
     counters: tuple[tuple[str, str, Callable[[GroupFigures], float]], ...] = (
         ("records", "Dead letters written.", lambda group: group.dead_letters),
         ("produce_requests", "Transactions with dead letters.", lambda group: group.dead_letter_requests),
         ("failed_produce_requests", "Failed ones, which are retried.", lambda group: group.dead_letter_failures),
     )
-    for name, words, read in counters:
-        metrics.add(f"share_dead_letter_{name}", "counter", words, _by_group(services.figures, read), "group")
-    words = "Records that wait until their dead letters are written."
-    metrics.add("share_dead_letters_waiting", "gauge", words, lambda: in_flight.dead_letters, "group")
-    words = "Topics for dead letters that cannot be written at present."
-    metrics.add("share_dead_letter_topics_unwritable", "gauge", words, lambda: len(_unwritable(services)))
+    for name, help_text, read in counters:
+        metrics.add(f"share_dead_letter_{name}", "counter", help_text, _by_group(services.figures, read), "group")
+    help_text = "Records that wait until their dead letters are written."
+    metrics.add("share_dead_letters_waiting", "gauge", help_text, lambda: in_flight.dead_letters, "group")
+    help_text = "Topics for dead letters that cannot be written at present."
+    metrics.add("share_dead_letter_topics_unwritable", "gauge", help_text, lambda: len(_unwritable(services)))
 
 
 def _unwritable(services: ShareServices) -> Mapping[str, str]:
@@ -139,20 +139,20 @@ _BLOCKED = "Records that wait for an earlier one with the same key, in groups wi
 _RUNS = "Runs of offsets in one state in those windows: in-flight batches, and the parts of divided ones."
 
 
-def _of_process(metrics: Metrics, services: ShareServices) -> None:
+def _add_process_metrics(metrics: Metrics, services: ShareServices) -> None:
     figures, coordinator = services.figures, services.coordinator
-    words = "Time from the first ShareFetch of a share partition until its start offset was stored."
-    metrics.add("share_partition_load_time_seconds", "histogram", words, lambda: figures.load_s)
+    help_text = "Time from the first ShareFetch of a share partition until its start offset was stored."
+    metrics.add("share_partition_load_time_seconds", "histogram", help_text, lambda: figures.load_s)
     metrics.add(
         "share_state_write_seconds",
         "histogram",
         "Time to append one change of share state.",
         lambda: figures.state_write_s,
     )
-    words = "Hand-overs to the brokers and take-backs that ended, by outcome."
-    metrics.add("share_group_moves", "counter", words, lambda: dict(figures.moves), "outcome")
-    words = "Time for which a hand-over or a take-back held new records back."
-    metrics.add("share_group_held_back_seconds", "histogram", words, lambda: figures.held_back_s)
+    help_text = "Hand-overs to the brokers and take-backs that ended, by outcome."
+    metrics.add("share_group_moves", "counter", help_text, lambda: dict(figures.moves), "outcome")
+    help_text = "Time for which a hand-over or a take-back held new records back."
+    metrics.add("share_group_held_back_seconds", "histogram", help_text, lambda: figures.held_back_s)
     metrics.add("share_sessions", "gauge", "Open share sessions.", lambda: len(coordinator.sessions))
     metrics.add(
         "share_session_partitions",

@@ -113,21 +113,21 @@ class NativeGroup:
             )
             for name, partitions in sorted(offsets.items())
         ]
-        await self._ready(lambda: self._begin_at(message(group_id=self._group_id, topics=topics)))
+        await self._retry_until_ready(lambda: self._begin_at(message(group_id=self._group_id, topics=topics)))
 
     async def _begin_at(self, request: messages.AlterShareGroupOffsetsRequest) -> None:
         response = await self._own.send_request(await self._coordinator(), ApiKey.ALTER_SHARE_GROUP_OFFSETS, request)
         subject = "the start offsets"
         _check(subject, response.error_code, response.error_message)
         for topic in response.responses:
-            for each in topic.partitions:
-                topic_partition = f"{topic.topic_name}-{each.partition_index}"
-                _check(subject, each.error_code, f"{topic_partition} {each.error_message or ''}")
+            for entry in topic.partitions:
+                topic_partition = f"{topic.topic_name}-{entry.partition_index}"
+                _check(subject, entry.error_code, f"{topic_partition} {entry.error_message or ''}")
 
     # For a take-back
 
     async def described(self) -> DescribedGroup:
-        return await self._ready(self._described)
+        return await self._retry_until_ready(self._described)
 
     async def _described(self) -> DescribedGroup:
         request = messages.ShareGroupDescribeRequest(group_ids=[self._group_id])
@@ -145,13 +145,13 @@ class NativeGroup:
         response = await self._own.send_request(self._node(), ApiKey.DESCRIBE_CONFIGS, request)
         (result,) = response.results
         _check("to describe its settings", result.error_code, result.error_message)
-        configs = [each for each in result.configs if each.value is not None]
-        own = {each.name: str(each.value) for each in configs if each.config_source == GROUP_SET}
-        return own, {each.name: str(each.value) for each in configs if each.name.startswith("share.")}
+        configs = [config for config in result.configs if config.value is not None]
+        own = {config.name: str(config.value) for config in configs if config.config_source == GROUP_SET}
+        return own, {config.name: str(config.value) for config in configs if config.name.startswith("share.")}
 
     async def partitions(self) -> list[NativePartition]:
         """Return the share partitions that the group has begun to read."""
-        return await self._ready(self._listed_partitions)
+        return await self._retry_until_ready(self._listed_partitions)
 
     async def _listed_partitions(self) -> list[NativePartition]:
         message = messages.DescribeShareGroupOffsetsRequest
@@ -162,21 +162,23 @@ class NativeGroup:
         (described,) = response.groups
         _check("to describe its offsets", described.error_code, described.error_message)
         return [
-            NativePartition(topic.topic_name, TopicIdPartition(bytes(topic.topic_id), each.partition_index))
+            NativePartition(topic.topic_name, TopicIdPartition(bytes(topic.topic_id), partition.partition_index))
             for topic in described.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
 
     async def ends(self, partitions: Sequence[NativePartition]) -> dict[TopicIdPartition, int]:
         """Return the ends of the logs."""
         topics = await self._topics(partitions)
         by_node: dict[int, list[tuple[Topic, int]]] = {}
-        for each in partitions:
-            topic = topics[each.topic]
-            by_node.setdefault(topic.leaders[each.key.partition].node_id, []).append((topic, each.key.partition))
+        for native_partition in partitions:
+            topic = topics[native_partition.topic]
+            by_node.setdefault(topic.leaders[native_partition.key.partition].node_id, []).append(
+                (topic, native_partition.key.partition)
+            )
         ends: dict[TopicIdPartition, int] = {}
-        for node_id, queried in by_node.items():
-            request = offsets_request(queried, LATEST_TIMESTAMP)
+        for node_id, topic_partitions in by_node.items():
+            request = offsets_request(topic_partitions, LATEST_TIMESTAMP)
             response = await self._own.send_request(node_id, ApiKey.LIST_OFFSETS, request)
             for key, (code, offset) in offsets_from_response(self._services, topics, response).items():
                 _check("to list the ends of the logs", code)
@@ -185,7 +187,7 @@ class NativeGroup:
 
     async def snapshots(self, partitions: Sequence[NativePartition]) -> dict[TopicIdPartition, ShareSnapshot]:
         """Return the stored state. Share partitions of which no delivery has ended yet are left out."""
-        return await self._ready(lambda: self._snapshots(partitions))
+        return await self._retry_until_ready(lambda: self._snapshots(partitions))
 
     async def _snapshots(self, partitions: Sequence[NativePartition]) -> dict[TopicIdPartition, ShareSnapshot]:
         topics = await self._topics(partitions)
@@ -193,10 +195,10 @@ class NativeGroup:
         for node_id, keys in (await self._state_coordinators(partitions)).items():
             message = messages.ReadShareGroupStateRequest
             entries: dict[bytes, messages.ReadShareGroupStateRequest.ReadStateData] = {}
-            for each in keys:
-                topic_id, partition = each.key
+            for native_partition in keys:
+                topic_id, partition = native_partition.key
                 # The true epoch: a lower one is refused, and a higher one would fence the leader.
-                epoch = topics[each.topic].leaders[partition].epoch
+                epoch = topics[native_partition.topic].leaders[partition].epoch
                 entry = entries.setdefault(topic_id, message.ReadStateData(topic_id=topic_id, partitions=[]))
                 entry.partitions.append(message.PartitionData(partition=partition, leader_epoch=epoch))
             request = message(group_id=self._group_id, topics=list(entries.values()))
@@ -214,8 +216,8 @@ class NativeGroup:
             await self._own.send_request(coordinator, ApiKey.SHARE_GROUP_HEARTBEAT, leave)
         request = messages.DeleteGroupsRequest(groups_names=[self._group_id])
         response = await self._own.send_request(coordinator, ApiKey.DELETE_GROUPS, request)
-        for each in response.results:
-            _check("to delete the group", each.error_code)
+        for result in response.results:
+            _check("to delete the group", result.error_code)
         entry = messages.IncrementalAlterConfigsRequest.AlterableConfig
         await self._alter_settings(
             [entry(name=name, config_operation=DELETE, value=None) for name in sorted(settings)], validate_only=False
@@ -232,10 +234,10 @@ class NativeGroup:
         )
         request = message(resources=[resource], validate_only=validate_only)
         response = await self._own.send_request(self._node(), ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
-        for each in response.responses:
-            _check("the settings", each.error_code, each.error_message)
+        for result in response.responses:
+            _check("the settings", result.error_code, result.error_message)
 
-    async def _ready(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_until_ready(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat an attempt while the brokers are not ready."""
         timers = self._services.timers
         deadline = timers.now() + BROKERS_WAIT_S
@@ -273,14 +275,20 @@ class NativeGroup:
 
     async def _topics(self, partitions: Sequence[NativePartition]) -> dict[str, Topic]:
         """Look up the present leaders and return the topics by name."""
-        services, names = self._services, sorted({each.topic for each in partitions})
+        services, names = self._services, sorted({native_partition.topic for native_partition in partitions})
         response = await self._own.send_request(self._node(), ApiKey.METADATA, about_topics(names))
         services.topology.fold(response, services.timers.now())
         topics = {name: topic for name in names if (topic := services.topology.topic(name)) is not None}
-        for each in partitions:
-            topic = topics.get(each.topic)
-            if topic is None or topic.topic_id != each.key.topic_id or each.key.partition >= topic.partitions:
-                raise _BrokersRefuse("to describe its topics", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, each.topic)
+        for native_partition in partitions:
+            topic = topics.get(native_partition.topic)
+            if (
+                topic is None
+                or topic.topic_id != native_partition.key.topic_id
+                or native_partition.key.partition >= topic.partitions
+            ):
+                raise _BrokersRefuse(
+                    "to describe its topics", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, native_partition.topic
+                )
         return topics
 
     @property
@@ -305,19 +313,19 @@ def _check(subject: str, code: int, text: str | None = "") -> None:
 
 def _snapshots_in(response: messages.ReadShareGroupStateResponse) -> Iterator[tuple[TopicIdPartition, ShareSnapshot]]:
     for topic in response.results:
-        for each in topic.partitions:
-            _check("to read its state", each.error_code, each.error_message)
-            if each.start_offset < 0:
+        for partition in topic.partitions:
+            _check("to read its state", partition.error_code, partition.error_message)
+            if partition.start_offset < 0:
                 continue
-            start = each.start_offset
+            start_offset = partition.start_offset
             batches = tuple(
-                (max(batch.first_offset, start), batch.last_offset, batch.delivery_state, batch.delivery_count)
-                for batch in each.state_batches
-                if batch.last_offset >= start
+                (max(batch.first_offset, start_offset), batch.last_offset, batch.delivery_state, batch.delivery_count)
+                for batch in partition.state_batches
+                if batch.last_offset >= start_offset
             )
             settled = sum(last - first + 1 for first, last, state, _ in batches if state in (ACKNOWLEDGED, ARCHIVED))
-            key = TopicIdPartition(bytes(topic.topic_id), each.partition)
-            yield key, ShareSnapshot(start, each.state_epoch, settled, batches)
+            key = TopicIdPartition(bytes(topic.topic_id), partition.partition)
+            yield key, ShareSnapshot(start_offset, partition.state_epoch, settled, batches)
 
 
 def new_snapshot(start_offset: int) -> ShareSnapshot:

@@ -13,7 +13,7 @@ from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits,
 
 
 class RenewalLimit(Section):
-    """How long members of some groups may keep records by renewing their locks."""
+    """Limits on the time for which members of some groups may keep records by renewing their locks."""
 
     groups: str = "*"
     """A group id, or a pattern with * and ?."""

@@ -51,12 +51,12 @@ def section(services: ShareServices, lag: ShareLag) -> Generator[None, None, Sta
     """Return the share groups held here, those with the most lag first."""
     listed = yield from group_report.groups(services)
     survey = yield from lag.survey()
-    groups: list[Entry] = sorted(listed["groups"], key=lambda each: (-survey.by_group[each["group"]], each["group"]))
-    rows, rows_left_out = first((_group_row(each, survey) for each in groups), ROWS_MAX)
+    groups: list[Entry] = sorted(listed["groups"], key=lambda entry: (-survey.by_group[entry["group"]], entry["group"]))
+    rows, rows_left_out = first((_group_row(entry, survey) for entry in groups), ROWS_MAX)
     details: list[Detail] = []
-    for each in groups[:GROUPS_MAX]:
+    for entry in groups[:GROUPS_MAX]:
         yield
-        detail = _detail(services, lag, each["group"])
+        detail = _detail(services, lag, entry["group"])
         if detail is not None:
             details.append(detail)
     return StatusSection(
@@ -109,7 +109,7 @@ def _detail(services: ShareServices, lag: ShareLag, group_id: str) -> Detail | N
     if report is None:
         return None
     shown = report["partitions"][:DETAIL_ROWS_MAX]
-    rows = [_partition_row(each, _lag_of_partition(services, lag, group_id, each)) for each in shown]
+    rows = [_partition_row(entry, _lag_of_partition(services, lag, group_id, entry)) for entry in shown]
     keys = services.coordinator.keys_of(group_id)  # those at rest are last
     at_rest = keys[len(loaded) :][: DETAIL_ROWS_MAX - len(rows)]
     rows += [_resting_row(services, lag, key) for key in at_rest]
@@ -117,11 +117,11 @@ def _detail(services: ShareServices, lag: ShareLag, group_id: str) -> Detail | N
         StatusTable("Partitions", PARTITION_COLUMNS, rows, len(keys) - len(rows)),
         _table(
             *("Locks: who holds what, and until when", LOCK_COLUMNS, report["locks"], _lock_row),
-            lambda each: _release(group_id, each["member"], 1),
+            lambda entry: _release(group_id, entry["member"], 1),
         ),
         _table(
             *("Members", MEMBER_COLUMNS, report["members"], _member_row),
-            lambda each: _release(group_id, each["member"], each["acquired"]),
+            lambda entry: _release(group_id, entry["member"], entry["acquired"]),
         ),
         _table("Delayed records", DELAYED_COLUMNS, report["delayed"], _delayed_row),
         _table("Keys with blocked records", BLOCKED_COLUMNS, report["blocked_keys"], _blocked_row),
@@ -136,9 +136,9 @@ def _resting_row(services: ShareServices, lag: ShareLag, key: ShareKey) -> tuple
     return name, None, start_offset, lag.of(key), 0, settled, None, None
 
 
-def _lag_of_partition(services: ShareServices, lag: ShareLag, group_id: str, each: Entry) -> int | None:
-    topic = services.topology.topic(each["topic"])
-    return None if topic is None else lag.of(ShareKey(group_id, topic.topic_id, each["partition"]))
+def _lag_of_partition(services: ShareServices, lag: ShareLag, group_id: str, entry: Entry) -> int | None:
+    topic = services.topology.topic(entry["topic"])
+    return None if topic is None else lag.of(ShareKey(group_id, topic.topic_id, entry["partition"]))
 
 
 def _table(
@@ -149,8 +149,8 @@ def _table(
     change: Callable[[Entry], Change | None] | None = None,
 ) -> StatusTable:
     shown, left_out = first(entries, DETAIL_ROWS_MAX)
-    changes = [] if change is None else [change(each) for each in shown]
-    return StatusTable(title, columns, [row(each) for each in shown], left_out, changes)
+    changes = [] if change is None else [change(entry) for entry in shown]
+    return StatusTable(title, columns, [row(entry) for entry in shown], left_out, changes)
 
 
 def _release(group_id: str, member_id: str, records: int) -> Change | None:
@@ -175,32 +175,32 @@ def _offsets(entry: Entry) -> str:
     return str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}-{entry['last']}"
 
 
-def _partition_row(each: Entry, lag: int | None) -> tuple[Cell, ...]:
-    blocked = each["oldest_blocked_s"]
-    leader = each["leader"] if each["leader"] >= 0 else None
+def _partition_row(entry: Entry, lag: int | None) -> tuple[Cell, ...]:
+    blocked = entry["oldest_blocked_s"]
+    leader = entry["leader"] if entry["leader"] >= 0 else None
     return (
-        *(_at(each), leader, each["start_offset"], lag, each["acquired"], each["settled_behind"]),
-        each["oldest_held_by"],
+        *(_at(entry), leader, entry["start_offset"], lag, entry["acquired"], entry["settled_behind"]),
+        entry["oldest_held_by"],
         None if blocked is None else Seconds(blocked),
     )
 
 
-def _lock_row(each: Entry) -> tuple[Cell, ...]:
-    ends = each["ends_in_s"]
+def _lock_row(entry: Entry) -> tuple[Cell, ...]:
+    ends = entry["ends_in_s"]
     return (
-        *(_at(each), _offsets(each), each["member"], None if ends is None else Seconds(ends)),
-        *(Seconds(each["held_s"]), each["delivery_count"], each["renewals"]),
+        *(_at(entry), _offsets(entry), entry["member"], None if ends is None else Seconds(ends)),
+        *(Seconds(entry["held_s"]), entry["delivery_count"], entry["renewals"]),
     )
 
 
-def _member_row(each: Entry) -> tuple[Cell, ...]:
-    session = Seconds(each["session_ends_in_s"])
-    return each["member"], each["client_id"], each["client_host"], each["acquired"], session
+def _member_row(entry: Entry) -> tuple[Cell, ...]:
+    session = Seconds(entry["session_ends_in_s"])
+    return entry["member"], entry["client_id"], entry["client_host"], entry["acquired"], session
 
 
-def _delayed_row(each: Entry) -> tuple[Cell, ...]:
-    return _at(each), _offsets(each), each["delivery_count"], Seconds(each["due_in_s"])
+def _delayed_row(entry: Entry) -> tuple[Cell, ...]:
+    return _at(entry), _offsets(entry), entry["delivery_count"], Seconds(entry["due_in_s"])
 
 
-def _blocked_row(each: Entry) -> tuple[Cell, ...]:
-    return _at(each), each["key_hash"], each["behind_offset"], each["waiting"]
+def _blocked_row(entry: Entry) -> tuple[Cell, ...]:
+    return _at(entry), entry["key_hash"], entry["behind_offset"], entry["waiting"]

@@ -1,4 +1,4 @@
-"""How the suite connects: addresses, TLS and SASL."""
+"""Connections of the suite: addresses, TLS and SASL."""
 
 from __future__ import annotations
 

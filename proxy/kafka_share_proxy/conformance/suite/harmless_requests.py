@@ -1,4 +1,4 @@
-"""For each API a request that changes nothing on a shared cluster, and what its response must contain."""
+"""Requests of each API that change nothing on a shared cluster, with the expected values of their responses."""
 
 from __future__ import annotations
 

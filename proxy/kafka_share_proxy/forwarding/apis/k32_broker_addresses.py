@@ -64,16 +64,16 @@ def hide(response: messages.DescribeConfigsResponse, book: AddressBook) -> None:
     for result in response.results or ():
         if result.resource_type != BROKER:
             continue
-        client_address = book.ours_of(int(result.resource_name)) if result.resource_name.isdecimal() else None
+        advertised = book.ours_of(int(result.resource_name)) if result.resource_name.isdecimal() else None
         for entry in result.configs or ():
-            _hide(entry, client_address)
+            _hide(entry, advertised)
             for synonym in entry.synonyms or ():
-                _hide(synonym, client_address)
+                _hide(synonym, advertised)
 
 
-def _hide(entry: _Setting | _Synonym, client_address: Address | None) -> None:
+def _hide(entry: _Setting | _Synonym, advertised: Address | None) -> None:
     if entry.name in LISTENERS:
-        shown = listeners(entry.value, client_address)
+        shown = listeners(entry.value, advertised)
     elif entry.name in WITHHELD:
         shown = None if entry.value else entry.value
     else:
@@ -83,7 +83,7 @@ def _hide(entry: _Setting | _Synonym, client_address: Address | None) -> None:
     entry.value = shown
 
 
-def listeners(value: str | None, client_address: Address | None) -> str | None:
+def listeners(value: str | None, advertised: Address | None) -> str | None:
     """Return a list of listeners with the proxy's address. None to withhold it."""
     if not value:
         return value
@@ -94,11 +94,11 @@ def listeners(value: str | None, client_address: Address | None) -> str | None:
             return None
         if not match[2]:
             shown.append(element)
-        elif client_address is None:
+        elif advertised is None:
             return None
         else:
-            host = f"[{client_address.host}]" if ":" in client_address.host else client_address.host
-            shown.append(f"{match[1]}://{host}:{client_address.port}")
+            host = f"[{advertised.host}]" if ":" in advertised.host else advertised.host
+            shown.append(f"{match[1]}://{host}:{advertised.port}")
     return ",".join(shown)
 
 

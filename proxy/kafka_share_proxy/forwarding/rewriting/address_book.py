@@ -103,17 +103,17 @@ class AddressBook:
             callback()
 
     def _learn(self, node_id: int, upstream: Address) -> Address | None:
-        client_address = self.address_for(node_id)
+        advertised = self.address_for(node_id)
         self._changed()
-        if client_address is None or not self._on_new(node_id, upstream):
+        if advertised is None or not self._on_new(node_id, upstream):
             if len(self._unbound) < UNBOUND_MAX:
                 self._unbound[node_id] = upstream
             self._upstream.pop(node_id, None)
             self._ours.pop(node_id, None)
             return None
         self._unbound.pop(node_id, None)
-        self._upstream[node_id], self._ours[node_id] = upstream, client_address
-        return client_address
+        self._upstream[node_id], self._ours[node_id] = upstream, advertised
+        return advertised
 
 
 def placed(endpoints: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint, Address]] | None:
@@ -122,10 +122,10 @@ def placed(endpoints: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpo
     for endpoint in endpoints:
         if not endpoint.host:
             continue
-        client_address = book.advertise(endpoint.node_id, Address(endpoint.host, endpoint.port))
-        if client_address is None:
+        advertised = book.advertise(endpoint.node_id, Address(endpoint.host, endpoint.port))
+        if advertised is None:
             return None
-        pairs.append((endpoint, client_address))
+        pairs.append((endpoint, advertised))
     return pairs
 
 

@@ -49,11 +49,7 @@ class _Refusal:
             if field.type == "records":
                 values[field.attribute] = b""
             elif field.is_array:
-                if (
-                    field.struct
-                    and request_spec
-                    and (_refuses(field.struct, self._version) or _is_in(field, request_spec))
-                ):
+                if field.struct and request_spec and self._has_entries(field, request_spec):
                     values[field.attribute] = list(self._entries(field.struct, request_spec, request))
             elif field.attribute.endswith("error_code"):
                 values[field.attribute] = self._code
@@ -63,6 +59,9 @@ class _Refusal:
                 values[field.attribute] = getattr(request, same.attribute)
         kind = self._root if spec.name == self._root.__name__ else getattr(self._root, spec.name)
         return kind(**values)
+
+    def _has_entries(self, array: FieldSpec, request_spec: StructSpec) -> bool:
+        return _refuses(array.struct, self._version) or _is_in(array, request_spec)
 
     def _entries(self, entry: StructSpec, request_spec: StructSpec, request: Any) -> Iterator[Any]:
         """Yield an entry for each element of the request that has what identifies the entries.

@@ -57,12 +57,12 @@ async def handle(call: Call[messages.ListConfigResourcesRequest], services: Shar
             message = messages.ListConfigResourcesResponse
             return reply(call, message(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, config_resources=[]))
         listed = {entry.resource_name for entry in response.config_resources if entry.resource_type == GROUP}
-        ours = {name for holdings in elsewhere for name in holdings.with_settings}
+        proxy_groups = {name for holdings in elsewhere for name in holdings.with_settings}
         await call.work.pause()
-        ours.update(services.coordinator.groups_with_settings())
+        proxy_groups.update(services.coordinator.groups_with_settings())
         resource = messages.ListConfigResourcesResponse.ConfigResource
         missing = await call.work.map(
-            lambda name: resource(resource_name=name, resource_type=GROUP), sorted(ours - listed)
+            lambda name: resource(resource_name=name, resource_type=GROUP), sorted(proxy_groups - listed)
         )
         response.config_resources = missing + response.config_resources
     return await replied(call, response)

@@ -70,8 +70,8 @@ def _partitions(topics: Iterable[bytes], partitions: Mapping[bytes, int]) -> lis
 
 def quotas(members: int, partitions: int) -> list[int]:
     total = sharing_degree(members, partitions) * partitions
-    steps = [-(-total * i // members) for i in range(members + 1)]
-    return [after - before for before, after in pairwise(steps)]
+    steps = [-(-total * count // members) for count in range(members + 1)]
+    return [bound - previous for previous, bound in pairwise(steps)]
 
 
 def sharing_degree(members: int, partitions: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from kafka_share_proxy.commits.apis.commit_responses import request_of, response_of, take_codes
+from kafka_share_proxy.commits.apis.commit_responses import request_of, response_of, set_codes
 from kafka_share_proxy.commits.refusals import report_refusals
 from kafka_share_proxy.commits.requested_commits import requested_commits
 from kafka_share_proxy.commits.services import CommitServices
@@ -39,7 +39,7 @@ def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: C
         if await _has_text(services, call):
             return await (_refuse_texts(call, services) if services.off else handler(call))
         names = groups_of(api, call)
-        is_certain = await _certain(services, names, api.hold_s)
+        is_certain = await _become_certain(services, names, api.hold_s)
         if not is_certain and api.is_repeated and api.away is not None:
             return await api.away(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
         return await handler(call) if any(services.knows(name) for name in names) else None
@@ -47,7 +47,8 @@ def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: C
     return handle
 
 
-async def _certain(services: CommitServices, names: Sequence[str], hold_s: float) -> bool:
+async def _become_certain(services: CommitServices, names: Sequence[str], hold_s: float) -> bool:
+    """Wait until it is known of each group whether it has ranges. False if that takes longer than `hold_s`."""
     deadline = services.timers.now() + hold_s
     while any(services.knows(name) is None for name in names):
         if services.timers.now() >= deadline:
@@ -84,7 +85,7 @@ async def _refuse_texts(call: Call[Q], services: CommitServices) -> Message:
         response = await send_upstream(
             call, request_of(call, [(requested, requested.entry) for requested in forwarded])
         )
-        take_codes(forwarded, response)
+        set_codes(forwarded, response)
         throttle_time_ms = response.throttle_time_ms
     report_refusals(services, call.message.group_id, commits)
     return response_of(call, call.message.topics, commits, throttle_time_ms)

@@ -156,10 +156,10 @@ class Admission:
         """Return the reached limit, or ""."""
         if self._is_full:
             return f"limits.connections ({self._limits.connections}) is reached"
-        sockets_max = self._limits.connections_per_address
+        connections_max = self._limits.connections_per_address
         unfinished = 0 if self._handshakes is None else self._handshakes.of(client_host)
-        if sockets_max is not None and self._by_address[client_host] + unfinished >= sockets_max:
-            return f"limits.connections_per_address ({sockets_max}) is reached"
+        if connections_max is not None and self._by_address[client_host] + unfinished >= connections_max:
+            return f"limits.connections_per_address ({connections_max}) is reached"
         return ""
 
 

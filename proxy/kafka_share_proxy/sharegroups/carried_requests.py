@@ -81,20 +81,22 @@ class ShareEdge:
             k32_broker_addresses.hide(response, self._services.book)
             return frames.response(call.key, call.version, call.correlation_id, response)
         if isinstance(response, messages.ShareFetchResponse):
-            if not self._put_in(response):
+            if not self._insert_records(response):
                 return None
-            response.node_endpoints = self._with_ours(response.node_endpoints, messages.ShareFetchResponse.NodeEndpoint)
+            response.node_endpoints = self._own_endpoints(
+                response.node_endpoints, messages.ShareFetchResponse.NodeEndpoint
+            )
         else:
             entry = messages.ShareAcknowledgeResponse.NodeEndpoint
-            response.node_endpoints = self._with_ours(response.node_endpoints, entry)
+            response.node_endpoints = self._own_endpoints(response.node_endpoints, entry)
         return frames.response(call.key, call.version, call.correlation_id, response)
 
-    def _with_ours(self, nodes_in_response: Iterable[_NamesNode], entry: MakesEndpoint[E]) -> list[E]:
+    def _own_endpoints(self, nodes_in_response: Iterable[_NamesNode], entry: MakesEndpoint[E]) -> list[E]:
         """Return the addresses of this proxy for the brokers in the owner's response."""
         services, nodes = self._services, [endpoint.node_id for endpoint in nodes_in_response]
         return node_endpoints(services.book, services.topology, entry, nodes) if nodes else []
 
-    def _put_in(self, response: messages.ShareFetchResponse) -> bool:
+    def _insert_records(self, response: messages.ShareFetchResponse) -> bool:
         """Replace references by bytes. Return True if all of them are here."""
         for topic in response.responses or ():
             for partition in topic.partitions:
@@ -114,18 +116,20 @@ class ShareEdge:
         decoded = codec.decode(response)
         if not order_keys.is_requested(request):
             return self._held(codec, decoded, len(response))
-        parts = _records_in(decoded)
-        keys = self._services.workers.run(partial(_keys_of, parts), self, is_large=len(response) > KEYS_AT_ONCE_BYTES)
-        sent: Promise[bytes] = Promise()
+        records_by_entry = _records_in(decoded)
+        keys = self._services.workers.run(
+            partial(_keys_of, records_by_entry), self, is_large=len(response) > KEYS_AT_ONCE_BYTES
+        )
+        response_for_owner: Promise[bytes] = Promise()
 
         def hold() -> None:
             try:
-                sent.set(self._held(codec, decoded, len(response), keys.result()))
+                response_for_owner.set(self._held(codec, decoded, len(response), keys.result()))
             except ProxyError as error:
-                sent.fail(error)
+                response_for_owner.fail(error)
 
         keys.on_settled(hold)
-        return sent
+        return response_for_owner
 
     def _held(
         self,
@@ -146,8 +150,8 @@ class ShareEdge:
         data: memoryview,
     ) -> None:
         """Pass the record keys to the audit here, since the owner does not have them (audit/README.md rule 6)."""
-        known = self._services.topology.topic(topic.topic) if topic.topic else None
-        topic_id = bytes(topic.topic_id) if known is None else known.topic_id
+        known_topic = self._services.topology.topic(topic.topic) if topic.topic else None
+        topic_id = bytes(topic.topic_id) if known_topic is None else known_topic.topic_id
         if self._services.audit is not None and topic_id != ZERO_UUID:
             self._services.audit.read_here(Place(topic_id, partition), batches, data)
 
@@ -165,12 +169,12 @@ def _records_in(response: messages.FetchResponse) -> dict[int, memoryview]:
     }
 
 
-def _keys_of(parts: Mapping[int, memoryview]) -> dict[int, RecordKeys]:
+def _keys_of(records_by_entry: Mapping[int, memoryview]) -> dict[int, RecordKeys]:
     """Return the keys of the records. A partition whose records cannot be read is left out."""
     keys: dict[int, RecordKeys] = {}
-    for number, records in parts.items():
+    for entry_id, records in records_by_entry.items():
         with suppress(ProxyError):
-            keys[number] = order_keys.keys_in(records, 0)
+            keys[entry_id] = order_keys.keys_in(records, 0)
     return keys
 
 

@@ -37,7 +37,7 @@ class Move(ABC):
     def __init__(self, services: ShareServices, group_id: str, *, wait_s: float, force: bool) -> None:
         self.phase = CHECKING
         self.reason = ""
-        self.again: list[Window] = []
+        self.delivered_again: list[Window] = []
         """Partitions whose records are delivered again."""
         self.left_out: list[str] = []
         """Settings that the new side does not have."""
@@ -61,7 +61,7 @@ class Move(ABC):
             "phase": self.phase,
             "reason": self.reason,
             "held_back_s": round(self.held_back_s, 3),
-            "delivered_again": self.again,
+            "delivered_again": self.delivered_again,
             "settings_left_out": self.left_out,
             "remark": self.remark,
         }
@@ -93,8 +93,8 @@ class Move(ABC):
             **({"remark": self.remark} if self.remark else {}),
         )
         if services.audit is not None:
-            again = sum(window["end_offset"] - window["start_offset"] + 1 for window in self.again)
-            services.audit.moved(self.kind, self._group_id, self.partitions, self.held_back_s, again)
+            records_again = sum(window["end_offset"] - window["start_offset"] + 1 for window in self.delivered_again)
+            services.audit.moved(self.kind, self._group_id, self.partitions, self.held_back_s, records_again)
 
     def _hold_back(self) -> None:
         """Begin to count the time for which new records are held back."""

@@ -92,7 +92,7 @@ class HandOver(Move):
         settings, windows, offsets = self._settings(), self._windows(), self._start_offsets()
         if windows and not self._force:
             raise MoveRefused(f"changed meanwhile: {names_of(windows)}; try again")
-        self.again = windows
+        self.delivered_again = windows
         await self._native.set_settings(settings, validate_only=False)
         await self._native.begin_at(offsets)
         self.partitions = sum(map(len, offsets.values()))

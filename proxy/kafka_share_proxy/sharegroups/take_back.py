@@ -144,7 +144,7 @@ class TakeBack(Move):
                 f"not settled within {self._wait_s:g} s: {names_of(windows)}; wait longer, or use --force to have them "
                 "delivered again"
             )
-        self.again = windows
+        self.delivered_again = windows
 
     async def _switch(self) -> None:
         self.phase = MOVING
@@ -157,7 +157,7 @@ class TakeBack(Move):
             raise MoveRefused("the brokers are still writing dead letters of the group; try again")
         if self._settings.get(OFFSET_RESET, "latest").strip() == "latest":
             # Where no delivery has ended, no start is stored. It is not after a record that is locked or new.
-            locked = {(each["topic"], each["partition"]): int(each["start_offset"]) for each in self.again}
+            locked = {(each["topic"], each["partition"]): int(each["start_offset"]) for each in self.delivered_again}
             for topic, key in partitions:
                 if key in self._ends and key not in snapshots:
                     end = self._ends[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, altered
+from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, copy_with
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -11,7 +11,7 @@ def test_copy_has_other_fields_and_unknown_tags() -> None:
     request = registry.message("OffsetCommitRequest")
     entry = request.OffsetCommitRequestPartition(partition_index=3, committed_offset=5, committed_metadata="x")
     entry.unknown_tags = {7: b"tag"}
-    copy = altered(entry, committed_offset=9)
+    copy = copy_with(entry, committed_offset=9)
     assert (copy.partition_index, copy.committed_offset, copy.committed_metadata) == (3, 9, "x")
     assert copy.unknown_tags == {7: b"tag"}
     assert entry.committed_offset == 5

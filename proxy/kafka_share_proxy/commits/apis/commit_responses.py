@@ -50,7 +50,8 @@ DEFINITE = frozenset(
 """Codes of a broker that certainly committed nothing (GroupCoordinatorService, OffsetMetadataManager)."""
 
 
-def altered(message: M, **fields: object) -> M:
+def copy_with(message: M, **fields: object) -> M:
+    """Copy a message with other values of these fields, and with its unknown tags."""
     copy = copied(message, **fields)
     copy.unknown_tags = message.unknown_tags
     return copy
@@ -61,10 +62,14 @@ def request_of(call: Call[Q], entries: Iterable[tuple[RequestedCommit, CommitEnt
     topics: dict[int, tuple[CommitTopic, list[CommitEntry]]] = {}
     for requested, entry in entries:
         topics.setdefault(id(requested.topic), (requested.topic, []))[1].append(entry)
-    return altered(call.message, topics=[altered(topic, partitions=parts) for topic, parts in topics.values()])
+    return copy_with(
+        call.message,
+        topics=[copy_with(topic, partitions=entries_of_topic) for topic, entries_of_topic in topics.values()],
+    )
 
 
-def take_codes(commits: Sequence[RequestedCommit], response: _Response) -> None:
+def set_codes(commits: Sequence[RequestedCommit], response: _Response) -> None:
+    """Store the code of each commit in the broker's response. A missing one is UNKNOWN_SERVER_ERROR."""
     codes = codes_of(response)
     for requested in commits:
         code = codes.get((name_or_id(requested.topic), requested.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -13,10 +13,10 @@ from kafka_share_proxy.commits.apis.commit_requests import commit
 from kafka_share_proxy.commits.apis.commit_responses import (
     COMMIT_HOLD_S,
     DEFINITE,
-    altered,
+    copy_with,
     request_of,
     response_of,
-    take_codes,
+    set_codes,
 )
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import load_partitions, store_first, with_locks
@@ -195,7 +195,7 @@ class _OffsetCommit:
         has_response = False
         try:
             response = await send_upstream(self._call, request)
-            take_codes(forwarded, response)
+            set_codes(forwarded, response)
             has_response = True
         finally:
             for requested in forwarded:
@@ -221,7 +221,7 @@ class _OffsetCommit:
     def _entry(self, group: CommittingGroup, requested: RequestedCommit, plan: CommitPlan) -> CommitEntry:
         epoch = self._epoch(group, requested, plan.offset)
         metadata = kept_metadata(requested, self._text(requested).ranges)
-        entry = altered(requested.entry, committed_offset=plan.offset, committed_metadata=metadata)
+        entry = copy_with(requested.entry, committed_offset=plan.offset, committed_metadata=metadata)
         entry.committed_leader_epoch = epoch
         return entry
 

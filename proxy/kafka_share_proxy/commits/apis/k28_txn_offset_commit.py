@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from kafka_share_proxy.commits.apis.commit_requests import commit
 from kafka_share_proxy.commits.apis.commit_responses import (
     COMMIT_HOLD_S,
-    altered,
+    copy_with,
     request_of,
     response_of,
-    take_codes,
+    set_codes,
 )
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import load_partitions, store_first, with_locks
@@ -125,7 +125,7 @@ class _TxnOffsetCommit:
             reason = f"{len(ranges)} ranges with those that are stored, more than commits.ranges_max ({ranges_max})"
             requested.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
             return None
-        entry = altered(requested.entry, committed_offset=offset)
+        entry = copy_with(requested.entry, committed_offset=offset)
         if offset != requested.entry.committed_offset:
             entry.committed_leader_epoch = -1
         if requested.text is not None:
@@ -136,7 +136,7 @@ class _TxnOffsetCommit:
         forwarded = [requested for requested, _ in entries]
         try:
             response = await send_upstream(self._call, request_of(self._call, entries))
-            take_codes(forwarded, response)
+            set_codes(forwarded, response)
             self.throttle_time_ms = response.throttle_time_ms
         finally:
             for requested in forwarded:

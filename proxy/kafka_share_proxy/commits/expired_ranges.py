@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Message)
 
 CHECK_EVERY_S = 600.0
 GROUPS_PER_ROUND = 100
-"""Number of groups examined in one round. Those without a committed offset in the last round are added."""
+"""Number of groups examined in one round, in addition to those that had no committed offset in the last round."""
 PARTITIONS_PER_REQUEST = 1_000
 """Larger groups need several requests."""
 

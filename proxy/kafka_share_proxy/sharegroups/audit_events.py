@@ -16,6 +16,7 @@ from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.far_records import Records
 from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, GAP, REJECT, RELEASE
+from kafka_share_proxy.sharegroups.model.acquiring import AcquiredRange
 from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite
 from kafka_share_proxy.sharegroups.model.group import Member
@@ -92,9 +93,9 @@ class ShareAudit:
         self._audit.keys.read(place, batches, data)
 
     def acquired(
-        self, key: ShareKey, member_id: str, ranges: Iterable[tuple[int, int, int]], size: int, lock_s: float
+        self, key: ShareKey, member_id: str, ranges: Iterable[AcquiredRange], size: int, lock_s: float
     ) -> None:
-        """Record ranges (first, last, delivery count) that a member acquired. `size`: bytes of the response."""
+        """Record ranges that a member acquired. `size`: bytes of the response."""
         sums = self._sums.get(key) or self._begin(key)
         sums.bytes += size
         if (key.group_id, member_id) not in self._members:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from kafka_share_proxy.feature.metrics import OTHERS
 from kafka_share_proxy.loop.histogram import Histogram, seconds
-from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
+from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, REJECT, RELEASE, RENEW, AcknowledgementBatch
+from kafka_share_proxy.sharegroups.model.acquiring import AcquiredRange
+from kafka_share_proxy.sharegroups.model.snapshot import StateBatch
 
 ACKNOWLEDGE_TYPES = {ACCEPT: "accept", RELEASE: "release", REJECT: "reject", RENEW: "renew"}
 """Label by AcknowledgeType. Gaps, which clients acknowledge for offsets without a record, are not counted, as on a
@@ -45,8 +47,8 @@ class GroupFigures:
     batch_records: Histogram = field(default_factory=lambda: Histogram(RECORDS))
     """Number of records in the in-flight batches created by first deliveries."""
 
-    def acknowledge(self, batches: Iterable[tuple[int, int, Sequence[int]]]) -> None:
-        """Count the records of batches (first offset, last offset, types)."""
+    def acknowledge(self, batches: Iterable[AcknowledgementBatch]) -> None:
+        """Count acknowledged records by type."""
         acknowledged = self.acknowledged
         for first, last, types in batches:
             if len(types) == 1:
@@ -55,7 +57,7 @@ class GroupFigures:
             for acknowledge_type in range(RENEW + 1):
                 acknowledged[acknowledge_type] += types.count(acknowledge_type)
 
-    def acquire(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+    def acquire(self, ranges: Sequence[AcquiredRange]) -> None:
         if len(ranges) == 1:
             first, last, count = ranges[0]
             if count == 1:
@@ -103,6 +105,6 @@ class ShareFigures:
         for group_id in [group_id for group_id in self._groups if is_deleted(group_id)]:
             del self._groups[group_id]
 
-    def lock_timed_out(self, group_id: str, changes: Iterable[tuple[int, int, int, int]]) -> None:
-        """Count the records whose locks expired, by ranges (first, last, state, delivery count)."""
+    def lock_timed_out(self, group_id: str, changes: Iterable[StateBatch]) -> None:
+        """Count the records whose locks expired."""
         self.of(group_id).lock_timeouts += sum(last - first + 1 for first, last, _, _ in changes)

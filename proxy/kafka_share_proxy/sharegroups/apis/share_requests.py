@@ -6,7 +6,7 @@ The order of the checks is that of KafkaApis.handleShareFetchRequest and handleS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
@@ -22,6 +22,7 @@ from kafka_share_proxy.brokers.topic_leaders import (
 from kafka_share_proxy.forwarding.rewriting.address_book import MakesEndpoint, node_endpoints
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.sharegroups.model.acknowledging import AcknowledgementBatch
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.redelivery import NamedDelay, NamedDelays
 from kafka_share_proxy.sharegroups.model.sessions import Session, SessionKey
@@ -40,8 +41,8 @@ _Batch: TypeAlias = (
 E = TypeVar("E")
 
 
-class AckBatches(list[tuple[int, int, Sequence[int]]]):
-    """(first offset, last offset, types) as in the request."""
+class AckBatches(list[AcknowledgementBatch]):
+    """Acknowledgement batches of one partition, as in the request."""
 
     delays: NamedDelays = ()
 

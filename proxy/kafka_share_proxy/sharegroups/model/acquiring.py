@@ -208,19 +208,19 @@ class Acquirer:
         free: list[OffsetRun] = []
         if run.exploded_batch is None:
             count_max = run.count
-            whole = run.first >= base_offset and run.last <= self.data_last
+            may_acquire_whole = run.first >= base_offset and run.last <= self.data_last
             if self.record_limit and run.last - run.first + 1 > self.budget:
-                whole = False
+                may_acquire_whole = False
         else:
             free = self._free_parts(index)
             if not free:
                 return
             count_max = max([part.count for part in free])
-            whole = False
+            may_acquire_whole = False
         if count_max >= throttled and self.acquired_ranges:
             self.budget = 0
             return
-        if whole and count_max < throttled:
+        if may_acquire_whole and count_max < throttled:
             self.budget -= run.last - run.first + 1
             self._lock(run)
             self.acquired_ranges.append((run.first, run.last, run.count))
@@ -249,14 +249,14 @@ class Acquirer:
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
         # Runs that were delivered less often than this, if whole, need none of the rules below.
-        unthrottled_max = 0 if self.record_limit else min(throttled, limit - 1)
+        unrestricted_below = 0 if self.record_limit else min(throttled, limit - 1)
         acquired = 0
-        size_max = -1
+        offsets_max = -1  # set by the first throttled run
         ranges: list[AcquiredRange] = []
         for part in free:
             first, last = max(part.first, self.data_first), min(part.last, self.data_last)
             size = last - first + 1
-            if size_max < 0 and part.count < unthrottled_max and size == part.last - part.first + 1:
+            if offsets_max < 0 and part.count < unrestricted_below and size == part.last - part.first + 1:
                 self._lock(part)
                 _extend(ranges, part)
                 acquired += size
@@ -265,20 +265,20 @@ class Acquirer:
                 if acquired:
                     break
                 size = 1
-            if part.count >= throttled and size_max < 0:
-                size_max = max(1, (exploded_batch.last - exploded_batch.first + 1) >> (part.count - throttled + 1))
+            if part.count >= throttled and offsets_max < 0:
+                offsets_max = max(1, (exploded_batch.last - exploded_batch.first + 1) >> (part.count - throttled + 1))
             if self.record_limit:
                 size = min(size, self.budget - acquired)
-            if size_max > acquired:
-                size = min(size, size_max - acquired)
-            # The cap ends the loop only if it is met exactly, as in Kafka: offsets delivered less often, acquired
+            if offsets_max > acquired:
+                size = min(size, offsets_max - acquired)
+            # This maximum ends the loop only if it is met exactly, as in Kafka: offsets delivered less often, acquired
             # before the first throttled one, may already exceed it.
-            whole = first == part.first and size == part.last - first + 1
-            run = part if whole else self.window.isolate(first, first + size - 1)
+            is_whole = first == part.first and size == part.last - first + 1
+            run = part if is_whole else self.window.isolate(first, first + size - 1)
             self._lock(run)
             _extend(ranges, run)
             acquired += size
-            if size < last - first + 1 or acquired == size_max or (self.record_limit and acquired == self.budget):
+            if size < last - first + 1 or acquired == offsets_max or (self.record_limit and acquired == self.budget):
                 break
             if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and run.count == limit:
                 break

@@ -27,6 +27,7 @@ from kafka_share_proxy.sharegroups.model.snapshot import (
     AVAILABLE,
     BATCH_BYTES,
     SNAPSHOT_BYTES_MAX,
+    StateBatch,
     offsets_in,
 )
 
@@ -190,14 +191,12 @@ class Transition:
 
     __slots__ = ("acknowledge_types", "changes", "ended_deliveries", "is_forced", "runs", "settled")
 
-    def __init__(
-        self, runs: Sequence[OffsetRun] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None
-    ) -> None:
+    def __init__(self, runs: Sequence[OffsetRun] = (), changes: tuple[StateBatch, ...] | None = None) -> None:
         self.runs = runs
         if changes is None:
             changes = tuple([(run.first, run.last, run.target, run.count) for run in runs])
         self.changes = changes
-        """(first, last, state, delivery count), ascending. Empty: nothing to store, the response is immediate."""
+        """New states, ascending. Empty: nothing to store, the response is immediate."""
         self.settled = False
         self.acknowledge_types: Sequence[int] = ()
         """Acknowledge type of each of `runs`. Empty if a session ended or the leader moved."""

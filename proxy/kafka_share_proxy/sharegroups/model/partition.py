@@ -41,7 +41,13 @@ from kafka_share_proxy.sharegroups.model.offset_runs import (
 )
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.model.settings import NOTHING_ACQUIRED
-from kafka_share_proxy.sharegroups.model.snapshot import ARCHIVING, NOTHING_COUNTED, BatchTags, ShareSnapshot
+from kafka_share_proxy.sharegroups.model.snapshot import (
+    ARCHIVING,
+    NOTHING_COUNTED,
+    BatchTags,
+    ShareSnapshot,
+    StateBatch,
+)
 from kafka_share_proxy.wire.errors import LocalProtocolError
 
 __all__ = [
@@ -314,7 +320,7 @@ class SharePartition(Window):
         start_offset = self.start_offset
         is_leading = True
         settled_count = 0
-        batches: list[tuple[int, int, int, int]] = []
+        batches: list[StateBatch] = []
         for run in self.runs:
             state, count = run.state, run.count
             if state == ACQUIRED:

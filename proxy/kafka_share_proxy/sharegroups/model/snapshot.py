@@ -75,6 +75,10 @@ def offsets_in(value_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
     return max(1, (value_bytes - _HEAD.size - _REST_BYTES) // batch_bytes)
 
 
+StateBatch = tuple[int, int, int, int]
+"""First offset, last offset, state, delivery count. A plain tuple: there may be very many."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShareSnapshot:
     """Durable state of one share partition (sharegroups/README.md rule 54)."""
@@ -83,10 +87,8 @@ class ShareSnapshot:
     state_epoch: int
     delivery_complete_count: int
     """Number of terminal offsets at or above start_offset, for the lag only. NOTHING_COUNTED: no lag is known yet."""
-    batches: tuple[tuple[int, int, int, int], ...]
-    """(first, last, state, delivery count): 0 available, 2 acknowledged, 3 archiving, 4 archived. Ascending, not
-    overlapping.
-    """
+    batches: tuple[StateBatch, ...]
+    """Ascending, not overlapping. States: 0 available, 2 acknowledged, 3 archiving, 4 archived."""
     due_s: Mapping[int, int] | None = None
     """Wall-clock seconds at which a batch is available again, by its first offset, rounded up. None if none waits."""
     rejected: frozenset[int] = frozenset()

@@ -252,9 +252,9 @@ class ShareWrites:
         return appends
 
     def _writable_now(self, lane: _Lane) -> tuple[list[list[_QueuedWrite]], list[_QueuedWrite]]:
-        """Return the orders that may be written now, by share partition, and those that wait.
+        """Return the queued writes that may be sent now, by share partition, and those that wait.
 
-        A deletion or a first snapshot is a round by itself. Orders of a share partition keep their order.
+        A deletion or a first snapshot is a round by itself. Writes of a share partition keep their order.
         """
         by_share_partition: dict[ShareKey, list[_QueuedWrite]] = {}
         still_waiting: list[_QueuedWrite] = []
@@ -307,7 +307,7 @@ class ShareWrites:
             letter_write.done.fail(refusal)
 
     def _records(self, queued_writes: Sequence[_QueuedWrite]) -> list[Entry]:
-        """Return the records of orders of one share partition: one, or none if it no longer exists."""
+        """Return the records of queued writes of one share partition: one, or none if it no longer exists."""
         first = queued_writes[0]
         if first.created is not None:
             return [(_state_key(first.key), first.created[0].snapshot().encode())]

@@ -100,6 +100,22 @@ def test_messages_pass_and_the_end_is_reported_to_both() -> None:
     play(test)
 
 
+def test_a_message_to_a_closed_link_ends_it_with_the_same_reason() -> None:
+    """A ping may be due before the end of the stream is read."""
+
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        left.shutdown(socket.SHUT_RDWR)
+        b.link.ping()
+        b.link._flush()
+        assert b.user.reasons == ["the other proxy closed the link"]
+        assert b.ended == 1
+
+    play(test)
+
+
 def test_link_outlives_messages_of_unknown_kinds_which_are_reported_once() -> None:
     async def test(reactor: Reactor) -> None:
         left, right = socket.socketpair()

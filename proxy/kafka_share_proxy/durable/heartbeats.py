@@ -15,8 +15,6 @@ from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
-CONFIRMATION = messages.HeartbeatResponse()
-
 
 class RepeatedHeartbeats:
     """See `brokers.repeated_request`."""
@@ -40,7 +38,7 @@ class RepeatedHeartbeats:
             self.sent = self._clock()
             return frames.with_correlation_id(frame, correlation_id)
 
-        expected = content_of(ApiKey.HEARTBEAT, version, CONFIRMATION)
+        expected = content_of(ApiKey.HEARTBEAT, version, messages.HeartbeatResponse())
         repetition = Repetition(next_request, expected, lambda _sent: self._confirmed(self.sent), SILENT_S)
         return RepeatedRequest(opened, *repeating, repetition)
 

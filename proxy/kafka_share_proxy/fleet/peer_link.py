@@ -19,6 +19,8 @@ from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import MIB
 
+CLOSED_BY_PEER = "the other proxy closed the link"
+"""Reason for the end of a link, also if a message is sent before the end is read."""
 PING_S = 0.5
 """Seconds between two pings of each side."""
 SILENT_S = 3.0
@@ -147,6 +149,9 @@ class PeerLink:
                     sent_bytes = self._transport.send(waiting)
             except BlockingIOError:
                 break
+            except BrokenPipeError:  # the end of the stream was not read yet
+                self.close(CLOSED_BY_PEER)
+                return
             del self._unsent[:sent_bytes]
         self._transport.want(READ | WRITE if self._unsent else READ)
 
@@ -164,7 +169,7 @@ class PeerLink:
             except BlockingIOError:
                 return
             if not size:
-                self.close("the other proxy closed the link")
+                self.close(CLOSED_BY_PEER)
                 return
             self._received_at = self._reactor.now()
             for message in self.protocol.receive_data(bytes(buffer[:size])):

@@ -51,11 +51,11 @@ def options_of(raw: Raw, topic: Topic, group: str, **more: str) -> ShareSourceOp
     return read_share_options(options | more)
 
 
-def all_of(member: ShareMember, most: int = 1_000, count: int = 100) -> list[AcquiredOffsets]:
+def all_of(member: ShareMember, offsets_max: int = 1_000, count: int = 100) -> list[AcquiredOffsets]:
     acquired: list[AcquiredOffsets] = []
 
     def fetched() -> bool:
-        acquired.extend(member.fetch(most, 0.2).acquired)
+        acquired.extend(member.fetch(offsets_max, 0.2).acquired)
         return count_of(each.span for each in acquired) >= count
 
     until(fetched, f"{count} offsets")

@@ -117,6 +117,8 @@ class Counted:
             work = partial(load, kload, self.port, arguments.split())
         idle = self.idle(IDLE_S)
         total, took = self.of(work)
+        if not total:
+            raise SystemExit("error: callgrind counted nothing: the pump was not entered")
         return (total - idle * took) / units
 
     def _control(self, *arguments: str) -> None:

@@ -57,6 +57,8 @@ def counted(checkout: Path, folder: Path) -> dict[str, int]:
         if name is not None and total is not None:
             pair = int(total[1]) // PAIRS
             least[name[1]] = min(pair, least.get(name[1], pair))
+    if not all(least.values()):
+        raise SystemExit(f"error: callgrind counted nothing in {checkout}")
     return least
 
 

@@ -120,7 +120,8 @@ class ShareCoordinator:
         self._ends_at = self._deadlines.not_later_than
         """One bound method for all groups, of which there may be many."""
         self._shares: dict[ShareKey, Share] = {}
-        self._loaded: dict[str, set[ShareKey]] = {}
+        self._loaded: dict[str, dict[ShareKey, None]] = {}
+        """Share partitions of each group, in the order in which they were loaded."""
         self._resting = RestingShares()
         self._record_bytes = SNAPSHOT_BYTES_MAX
         self._rest_at = -inf
@@ -362,7 +363,7 @@ class ShareCoordinator:
         partition = self._of_settings_class(key, partition)
         share = Share(self._bounded(key, partition), node_id)
         self._shares[key] = share
-        self._loaded.setdefault(key.group_id, set()).add(key)
+        self._loaded.setdefault(key.group_id, {})[key] = None
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
         return share
 
@@ -390,7 +391,7 @@ class ShareCoordinator:
         if self._shares.pop(key, None) is None:
             return
         loaded = self._loaded[key.group_id]
-        loaded.discard(key)
+        loaded.pop(key, None)
         if not loaded:
             del self._loaded[key.group_id]
         topic_partition = TopicIdPartition(key.topic_id, key.partition)

@@ -181,18 +181,10 @@ def count(
     counts: dict[str, list[list[float]]] = {case: [[] for _ in checkouts] for case in cases}
     settings = {"commits": {"state": "metadata"}} if COMMITS.keys() & counts else {}
     with contextlib.ExitStack() as stack:
-        proxies = [
-            stack.enter_context(
-                counted(
-                    checkout,
-                    cluster,
-                    folder / f"proxy-{number}",
-                    settings,
-                    f"--toggle-collect={pump_function(checkout)}",
-                )
-            )
-            for number, checkout in enumerate(checkouts)
-        ]
+        proxies = []
+        for number, checkout in enumerate(checkouts):
+            only = f"--toggle-collect={pump_function(checkout)}"
+            proxies.append(stack.enter_context(counted(checkout, cluster, folder / f"proxy-{number}", settings, only)))
         time.sleep(SETTLED_S)
         for round_number, case, (number, proxy) in itertools.product(range(rounds + 1), cases, enumerate(proxies)):
             instructions = proxy.of_unit(kload, case)

@@ -12,19 +12,18 @@ from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.durable import heartbeat_pace
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
-from kafka_share_proxy.durable.ownership_rules import GROUP, PARTITIONS
+from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.boot_clock import boot_time
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
+from tests.durable.proxy_members import ALL, SESSION_S, until
 from tests.support.target_brokers import NODE, TargetBrokers
 
-SESSION_S = 6.0
 PER_SESSION = 120
 """Heartbeats in one session timeout, so that the tests are short."""
-ALL = frozenset(range(PARTITIONS))
 
 
 class Members:
@@ -40,18 +39,15 @@ class Members:
         address = self.brokers.address(NODE)
         client = ClusterClient([address], self._settings)
         member = Membership(client, lambda _event, **_context: None, name, SESSION_S, boot_time)
-        renewed = lambda: self.renewed.append(trio.current_time())  # noqa: E731
-        self.nursery.start_soon(member.run, OwnershipEvents(renewed=renewed))
+        self.nursery.start_soon(member.run, OwnershipEvents(renewed=self._note_renewal))
         return member
+
+    def _note_renewal(self) -> None:
+        self.renewed.append(trio.current_time())
 
     @property
     def heartbeats(self) -> int:
         return self.brokers.requested.count(ApiKey.HEARTBEAT)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 - of another task's doing
-        await trio.sleep(0.005)
 
 
 @pytest.fixture

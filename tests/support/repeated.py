@@ -1,4 +1,4 @@
-"""Hundreds of seeds or versions in one test: each would cost more as a test of its own than it takes."""
+"""Decorator that runs hundreds of seeds or versions in one test: as tests of their own they would take longer."""
 
 from __future__ import annotations
 

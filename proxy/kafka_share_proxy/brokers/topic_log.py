@@ -97,7 +97,7 @@ async def fetch(
 
     def query() -> messages.FetchRequest:
         known = {} if session is None else session.positions
-        request = messages.FetchRequest
+        request = _request(session, wait_ms, max_bytes, isolation_level)
         is_same = known == positions  # as in nearly every round of a tail
         partitions = [
             request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
@@ -105,20 +105,13 @@ async def fetch(
             if known.get(partition) != offset
         ]
         forgotten = [] if is_same else [partition for partition in known if partition not in positions]
-        return request(
-            replica_id=CONSUMER,
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=max_bytes,
-            isolation_level=isolation_level,
-            session_id=0 if session is None else session.session_id,
-            session_epoch=NO_SESSION if session is None else session.epoch,
-            topics=[request.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],
-            forgotten_topics_data=[request.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=forgotten)]
-            if forgotten
-            else [],
-            rack_id="",
-        )
+        if partitions:
+            request.topics = [request.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)]
+        if forgotten:
+            request.forgotten_topics_data = [
+                request.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=forgotten)
+            ]
+        return request
 
     if in_flight is None:
         response = await opened.send_request(ApiKey.FETCH, query(), version=version)
@@ -148,14 +141,7 @@ def repeated_fetch(
     repeating, version = opened.repeating, _version(topic_id)
     if repeating is None or not session.session_id:
         return None
-    query = messages.FetchRequest(
-        replica_id=CONSUMER,
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=isolation_level,
-        session_id=session.session_id,
-    )
+    query = _request(session, wait_ms, max_bytes, isolation_level)
 
     def request(correlation_id: int) -> bytes:
         query.session_epoch = session.epoch
@@ -167,6 +153,19 @@ def repeated_fetch(
 
     expected = content_of(ApiKey.FETCH, version, messages.FetchResponse(session_id=session.session_id))
     return RepeatedRequest(opened, *repeating, Repetition(request, expected, responded_without_news, late_s))
+
+
+def _request(session: LogSession | None, wait_ms: int, max_bytes: int, isolation_level: int) -> messages.FetchRequest:
+    """Return a request that names no partitions."""
+    return messages.FetchRequest(
+        replica_id=CONSUMER,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=0 if session is None else session.session_id,
+        session_epoch=NO_SESSION if session is None else session.epoch,
+    )
 
 
 def _version(topic_id: bytes) -> int:

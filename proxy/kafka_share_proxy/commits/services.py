@@ -42,7 +42,7 @@ class CommitOptions:
         return commit_text_version(metadata) is not None and self.serves(group_id)
 
     def serves(self, group_id: str) -> bool:
-        """See CommitOptions.serves."""
+        """Return True if the group may have individual commits."""
         return self.groups == EVERY_GROUP or fnmatchcase(group_id, self.groups)
 
 

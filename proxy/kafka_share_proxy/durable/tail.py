@@ -51,7 +51,7 @@ OWNED_PAUSE_S = 0.2
 """The same delay while this proxy made all appends itself."""
 
 _Replays = dict[int, Replay]
-"""By partition."""
+"""Replays by partition."""
 
 
 @dataclass(slots=True, eq=False)

@@ -136,7 +136,6 @@ def build(
     limits, timers, notes = base.limits, base.timers, base.notes
     cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
     cache = ChunkCache[ShareChunk](cache_limits)
-
     reads = ShareReads(cache, _heads(coordinator, cache, base.topology, timers))
     figures = ShareFigures(limits.metrics_groups)
     gate = gate or share_gate()

@@ -51,12 +51,14 @@ def passing(routes: Routes, iterations: Iterations) -> PassingRequests:
 def _inspection(route: Route, iterations: Iterations) -> Inspect | None:
     """Return the inspection after which a request can pass, or None if it never does."""
     serve_here = route.serve_here
+    if route.key == ApiKey.API_VERSIONS:
+        return None
     match route.kind:
         case Kind.PRODUCE if serve_here is not None:
             return _shortened(route, inspect_beginning(serve_here, AcksMatch(route.version, route)))
         case Kind.PRODUCE if route.amend is None:
             return AcksMatch(route.version, route)
-        case Kind.FORWARD | Kind.RESPONSE if route.amend is not None and route.key != ApiKey.API_VERSIONS:
+        case Kind.FORWARD | Kind.RESPONSE if route.amend is not None:
             return _shortened(route, inspect_to_amend(route.amend, route))
         case Kind.INSPECT if serve_here is not None:
             noted = _noted(route, serve_here, iterations)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from kafka_share_proxy.commits.fast_path import FastPath
 from kafka_share_proxy.commits.merging_commits import REPEATED_MAX_S
+from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
@@ -19,6 +20,7 @@ from tests.support.ports import Connection
 pytestmark = pytest.mark.states("metadata")
 
 NOT_AVAILABLE = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+STATE_PARTITION = state_partition("g")
 
 
 @pytest.fixture
@@ -115,9 +117,10 @@ def test_commit_is_read_again_after_a_while(world: CommitWorld, repeating: Conne
     [
         pytest.param(lambda world: world.services.gate.close(ErrorCode.NOT_COORDINATOR, "moved"), id="another owner"),
         pytest.param(lambda world: setattr(world.services.gate, "lease", lambda: False), id="lease ended"),
-        pytest.param(lambda world: setattr(world.services.gate, "denied", "WRITE"), id="right lost"),
-        pytest.param(lambda world: world.services.held.groups.pop("g"), id="group deleted"),
-        pytest.param(lambda world: setattr(world.services.held.groups["g"], "is_marker_seen", False), id="new proxy"),
+        pytest.param(
+            lambda world: world.services.gate.closing([STATE_PARTITION], *NOT_AVAILABLE, "moves"), id="owner leaves"
+        ),
+        pytest.param(lambda world: world.services.held.drop("g"), id="group deleted"),
     ],
 )
 def test_commit_is_read_again_after_a_change(
@@ -126,6 +129,23 @@ def test_commit_is_read_again_after_a_change(
     change(world)
     world.commit(43, "ic/1;60-60", connection=repeating)
     assert world.repeated == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda world: setattr(world.services.gate, "denied", "WRITE"), id="right lost"),
+        pytest.param(lambda world: setattr(world.services.held.groups["g"], "is_marker_seen", False), id="new proxy"),
+    ],
+)
+def test_commit_is_checked_again_after_a_while(
+    world: CommitWorld, repeating: Connection, change: Callable[[CommitWorld], object]
+) -> None:
+    change(world)
+    world.timers.advance(REPEATED_MAX_S)
+    world.commit(43, "ic/1;60-60", connection=repeating)
+    assert world.repeated == 1
+    assert world.synchronous_fast_path == 2
 
 
 def test_commit_of_another_partition_or_offset_does_not_repeat(world: CommitWorld, repeating: Connection) -> None:
@@ -174,6 +194,32 @@ def test_merged_commit_is_not_confirmed_without_a_lease(
     world.timers.advance(HOLD_MAX_S + 0.1)
     assert sent.codes == ([0] if is_renewed else NOT_AVAILABLE)
     assert world.is_free
+
+
+def test_owner_that_leaves_lets_the_repeated_commit_finish(world: CommitWorld, repeating: Connection) -> None:
+    gate, world.cluster.held = world.services.gate, {OFFSET_COMMIT}
+    sent = world.commit(43, "ic/1;60-60", connection=repeating)
+    assert gate.is_idle([STATE_PARTITION])
+    gate.closing([STATE_PARTITION], *NOT_AVAILABLE, "moves")
+    assert not gate.is_idle([STATE_PARTITION])
+    world.cluster.held = set()
+    world.cluster.release()
+    assert sent.codes == [0]
+    assert world.ranges().endswith("60-60")
+    assert gate.is_idle([STATE_PARTITION])
+    assert len(world.services.locks) == 0
+
+
+def test_locks_are_kept_between_commits_until_another_request_needs_them(
+    world: CommitWorld, repeating: Connection
+) -> None:
+    locks = world.services.locks
+    assert len(locks) == 2
+    assert world.commit(44, "plain").codes == [0]
+    assert world.commit(44, "ic/1;60-60", connection=repeating).codes == [0]
+    assert len(locks) == 2
+    world.request_to_delete("g")
+    assert len(locks) == 0
 
 
 def test_client_that_disconnects_during_a_repeated_commit_leaves_no_state(

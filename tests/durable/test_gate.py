@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.sharegroups.state.state_records import share_gate
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -95,3 +97,21 @@ def test_a_door_is_idle_while_no_request_is_in_progress():
     assert (gate.is_idle([1]), gate.is_idle([0, 2])) == (False, True)
     gate.leave([1], end)
     assert gate.is_idle([1])
+
+
+def test_what_relies_on_an_open_door_ends_when_it_begins_to_close():
+    """It is no request in progress, and those that it still has are registered then."""
+    gate, ended = share_gate(), []
+    gate.rely([3], lambda: ended.append("idle"))
+    end = partial(gate.enter, [3], lambda: ended.append("request"))
+    gate.rely([3, 4], end)
+    gate.rely_no_longer([3, 4], end)
+    gate.rely([3], end)
+    assert gate.is_idle([3])
+    gate.closing([4], ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves")
+    assert ended == []
+    gate.closing([3], ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves")
+    assert ended == ["idle"]
+    assert not gate.is_idle([3])
+    gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moved", [3])
+    assert ended == ["idle", "request"]

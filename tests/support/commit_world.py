@@ -293,9 +293,13 @@ class CommitWorld:
 
     @property
     def is_free(self) -> bool:
-        """True if no partition is locked, the gate remembers no request, and no append waits for one."""
+        """True if no request holds a lock or waits for one, the gate remembers none, and no append waits for one."""
         services = self.services
-        return not (len(services.locks) or any(door.inside for door in services.gate._doors) or services.journal.coming)
+        is_locked = any(
+            lock.queue or lock.shared + lock.is_exclusive > len(lock.keepers or ())
+            for lock in services.locks._locks.values()
+        )
+        return not (is_locked or any(door.inside for door in services.gate._doors) or services.journal.coming)
 
     # What clients do
 

@@ -138,7 +138,7 @@ class ExpiredGroups:
             ranges_count = sum(len(state.ranges) for state in group.partitions.values())
             end_group(services, group)
             if await outcome_of_appends(services, group) == ErrorCode.NONE:
-                services.held.groups.pop(name, None)
+                services.held.drop(name)
                 services.base.notes("ranges-of-group-ended", group=name, ranges=ranges_count)
 
         await with_whole_group(self._services, name, delete_if_still_expired)

@@ -77,8 +77,15 @@ class CommittingGroup:
     def set_state(self, partition: TopicPartition, state: PartitionCommits) -> PartitionCommits:
         self.partitions[partition] = state
         self.topics.add(partition.topic)
-        self.merging.clear()
+        self.stop_merging()
         return state
+
+    def stop_merging(self) -> None:
+        """Have what serves the commonest commits give its locks back."""
+        merging = tuple(self.merging.values())
+        self.merging.clear()
+        for partition in merging:
+            partition.give_back()
 
 
 @dataclass(slots=True)
@@ -132,7 +139,12 @@ class HeldCommits:
         """Drop a group without state."""
         group = self.groups.get(group_id)
         if group is not None and not group.has_marker and not group.appends and not group.topics_with_ranges():
-            del self.groups[group_id]
+            self.drop(group_id)
+
+    def drop(self, group_id: str) -> None:
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            group.stop_merging()
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
         loading_partitions: dict[RangePartition, _LoadedPartition] = {}
@@ -161,7 +173,7 @@ class HeldCommits:
     async def forget(self, partitions: Collection[int]) -> None:
         forgotten = set(partitions)
         for group_id in [name for name in self.groups if state_partition(name) in forgotten]:
-            del self.groups[group_id]
+            self.drop(group_id)
 
     def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[CommitKey, bytes]]:
         for group in [group for name, group in self.groups.items() if state_partition(name) in partitions]:

@@ -3,6 +3,9 @@
 Several requests can hold a lock *shared*: their commits do not change the committed offset. Requests wait in FIFO
 order, so that a stream of shared requests does not starve the others. The number of waiters is bounded, because a
 connection has one request at a time.
+
+A *keeper* holds locks between its requests too, because acquiring them for each of thousands of commits a second costs
+as much as planning these. It gives them back as soon as another request needs them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafka_share_proxy.loop.promise import Promise
 
@@ -20,6 +23,13 @@ class _Waiter(NamedTuple):
     granted: Promise[None]
 
 
+class Keeper(Protocol):
+    """Holder of locks between its requests."""
+
+    def give_back(self) -> None:
+        """Release the locks: now, or as soon as the request in flight has its response."""
+
+
 class _Lock:
     """Without `__init__`, because two are created for each commit."""
 
@@ -27,6 +37,11 @@ class _Lock:
     is_exclusive = False
     queue: deque[_Waiter] | None = None
     """Created at the first wait, which is rare."""
+    keepers: dict[Keeper, None] | None = None
+    """Those of the holders that keep the lock."""
+
+    def would_wait(self, *, is_exclusive: bool) -> bool:
+        return self.is_exclusive or bool(self.queue) or (is_exclusive and self.shared > 0)
 
     def admit(self) -> None:
         while self.queue and not self.is_exclusive and not (self.queue[0].is_exclusive and self.shared):
@@ -62,6 +77,7 @@ class PartitionLocks:
         return len(self._locks)
 
     def _enqueue(self, partition: Hashable, *, is_exclusive: bool) -> tuple[_Waiter, Promise[None]]:
+        self._recall(partition, is_exclusive=is_exclusive)
         lock = self._locks.setdefault(partition, _Lock())
         waiter = _Waiter(is_exclusive, Promise())
         if lock.queue is None:
@@ -97,11 +113,39 @@ class PartitionLocks:
         return True
 
     def _may_enter(self, partitions: Mapping[Hashable, bool]) -> bool:
-        for partition, is_exclusive in partitions.items():
-            lock = self._locks.get(partition)
-            if lock is not None and (lock.is_exclusive or lock.queue or (is_exclusive and lock.shared)):
-                return False
+        return not any(
+            self._recall(partition, is_exclusive=is_exclusive) for partition, is_exclusive in partitions.items()
+        )
+
+    def _recall(self, partition: Hashable, *, is_exclusive: bool) -> bool:
+        """Have keepers give the lock back if a request would wait for it. Return True if it would wait even then."""
+        lock = self._locks.get(partition)
+        if lock is None or not lock.would_wait(is_exclusive=is_exclusive):
+            return False
+        if not lock.keepers:
+            return True
+        for keeper in tuple(lock.keepers):
+            keeper.give_back()
+        lock = self._locks.get(partition)
+        return lock is not None and lock.would_wait(is_exclusive=is_exclusive)
+
+    def keep(self, partitions: Mapping[Hashable, bool], keeper: Keeper) -> bool:
+        """Acquire locks as `enter` does, for a keeper. It releases them by `keep_no_longer` and `leave`."""
+        if not self.enter(partitions):
+            return False
+        for partition in partitions:
+            lock = self._locks[partition]
+            if lock.keepers is None:
+                lock.keepers = {}
+            lock.keepers[keeper] = None
         return True
+
+    def keep_no_longer(self, partitions: Mapping[Hashable, bool], keeper: Keeper) -> None:
+        """Go on holding the locks as one request."""
+        for partition in partitions:
+            lock = self._locks[partition]
+            if lock.keepers is not None:
+                lock.keepers.pop(keeper, None)
 
     def leave(self, partitions: Mapping[Hashable, bool]) -> None:
         locks = self._locks

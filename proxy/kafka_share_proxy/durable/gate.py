@@ -20,6 +20,8 @@ class _Door:
     reason: str = ""
     inside: dict[Callable[[], None], None] = field(default_factory=dict)
     """Callbacks that end the requests in progress."""
+    kept_open: dict[Callable[[], None], None] = field(default_factory=dict)
+    """Callbacks of those that rely on the open door between requests."""
 
 
 class StateGate:
@@ -105,6 +107,15 @@ class StateGate:
         for partition in partitions:
             self._doors[partition].inside.pop(end, None)
 
+    def rely(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
+        """Serve requests without asking for admission, until `end` is called: one of the doors begins to close."""
+        for partition in partitions:
+            self._doors[partition].kept_open[end] = None
+
+    def rely_no_longer(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
+        for partition in partitions:
+            self._doors[partition].kept_open.pop(end, None)
+
     def request(self, partitions: Iterable[int]) -> None:
         """Note that a request waits for closed partitions."""
         new = set(partitions) - self.requested
@@ -132,6 +143,11 @@ class StateGate:
                 self._loading.setdefault(partition, None)
             else:
                 self._loading.pop(partition, None)
+        for partition in to_close:
+            door = self._doors[partition]
+            relying, door.kept_open = door.kept_open, {}
+            for end in relying:
+                end()
         newly = set(to_close) - self.closed
         self.closed |= newly
         if newly:
@@ -143,7 +159,7 @@ class StateGate:
         return bool(self.closed) and self.partition_of(group_id) in self.closed
 
     def is_idle(self, partitions: Iterable[int]) -> bool:
-        """True if no request is in progress."""
+        """True if no request is in progress. Those served without admission count once a door begins to close."""
         return not any(self._doors[partition].inside for partition in partitions)
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None) -> None:

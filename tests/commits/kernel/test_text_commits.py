@@ -22,6 +22,7 @@ KERNELS = [text_commits.plan, _python_plan]
 COMMITTED, ROOM, RANGES_MAX = 5, 4096, 100
 IDS_SINCE, EPOCH_SINCE = 10, 6
 LARGEST = "9" * 18
+TOPIC_ID = b"t" * 16
 
 
 def request(version: int, text: str | None, offset: int = COMMITTED, epoch: int = 3) -> tuple[bytes, Any]:
@@ -35,7 +36,7 @@ def request(version: int, text: str | None, offset: int = COMMITTED, epoch: int 
     )
     topic = request_class.OffsetCommitRequestTopic(
         name="orders" if version < IDS_SINCE else "",
-        topic_id=b"t" * 16 if version >= IDS_SINCE else b"",
+        topic_id=TOPIC_ID if version >= IDS_SINCE else b"",
         partitions=[entry],
     )
     frame = bytes(frames.request(ApiKey.OFFSET_COMMIT, version, 77, "c", request_class(group_id="g", topics=[topic])))
@@ -146,13 +147,14 @@ def test_extension_fallback_and_model_agree(version: int) -> None:
             continue
         plan_count += 1
         done = one_range(text)
-        partition = PartitionCommits(held.copy(), COMMITTED, is_committed_known=True)
+        partition = PartitionCommits(held.copy(), COMMITTED, is_committed_known=True, topic_id=TOPIC_ID)
         partition.records = TopicRecords(is_bound=True)
         plan = partition.plan_kept(PartitionCommit(COMMITTED, done), room - len(PREFIX) - text.endswith("\0"), 8)
         assert plan is not None
         assert metadata_of(planned_commit[0]).rstrip("\0") == PREFIX + plan.ranges
-        partition.merging = planned_commit[1]
-        assert partition.merged(planned_commit[1], 3)
+        bounds = partition.bounds_in_text(TOPIC_ID)
+        assert bounds is not None
+        assert partition.merged(bounds, planned_commit[1], 3)
         assert str(partition.ranges) == plan.ranges
     assert plan_count > 50
 

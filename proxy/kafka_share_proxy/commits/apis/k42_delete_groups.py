@@ -43,7 +43,7 @@ async def _delete(
         group = services.held.group(group_id)
         end_group(services, group)
         if await stored_or_reported(services, group):
-            services.held.groups.pop(group_id, None)
+            services.held.drop(group_id)
     return response
 
 

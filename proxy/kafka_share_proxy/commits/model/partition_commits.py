@@ -21,6 +21,8 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 NOTHING_COMMITTED = -1
 MergedRange = tuple[int, int, int, int]
 """Effect of the commonest commit: indices [low, high) of the ranges that one range replaces, its start and its end."""
+TextBounds = tuple["array[int]", "array[int]"]
+"""Starts and ends of the ranges, ascending. The arrays change with the ranges."""
 UNSEEN_MAX_S = 5.0
 """Seconds that a transaction begun at another proxy is waited for."""
 
@@ -78,8 +80,8 @@ class PartitionCommits:
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
     _planned_ranges: OffsetRanges | None = field(default=None, compare=False)
     """Ranges after the planned commit, if they were computed."""
-    merging: MergedRange | None = field(default=None, compare=False)
-    """Expected commit that `kernel.text_commits` planned for `bounds_in_text`. None once ranges or records change."""
+    kept_bounds: TextBounds | None = field(default=None, compare=False)
+    """Last result of `bounds_in_text`. None once it may be another one."""
 
     @property
     def last_committed(self) -> int:
@@ -203,7 +205,7 @@ class PartitionCommits:
         change = _combined(change, self.ranges.merge_all(above))
         if self.records is None:
             return self._noted(change)
-        self._planned = self._planned_ranges = self.merging = None
+        self._planned = self._planned_ranges = self.kept_bounds = None
         if is_rewound:
             return self.delete_records()
         self.records.recount(self.ranges)
@@ -221,7 +223,7 @@ class PartitionCommits:
     def forget_committed(self) -> None:
         if self.is_committed_known:
             self.stored_committed = max(self.stored_committed, self.committed)
-        self.is_committed_known = False
+        self.is_committed_known, self.kept_bounds = False, None
 
     def topic_is(self, topic_id: bytes) -> RangeChange:
         """Drop the ranges of a deleted topic with the same name (commits/README.md rule 16)."""
@@ -285,31 +287,31 @@ class PartitionCommits:
         self._planned, self._planned_ranges = (commit, CommitOutcome(self.committed, change)), ranges_after
         return TextPlan(text)
 
-    def bounds_in_text(self, topic_id: bytes) -> tuple[array[int], array[int]] | None:
+    def bounds_in_text(self, topic_id: bytes) -> TextBounds | None:
         """Return the bounds of the ranges if the broker's metadata holds all of them, and the topic only its topic id.
 
         None also if the committed offset or what is stored is unknown, or the topic is another one.
         """
         records = self.records
-        if records is None or not records.is_bound or records.stored.starts:
+        if records is None or not records.is_bound or records.stored or not self.is_settled(topic_id):
             return None
-        if (
-            not self.is_committed_known or self.unsure or not self.topic_id == topic_id != ZERO_UUID
-        ):  # no call of `is_settled`: every commit reads it
-            return None
-        return self.ranges.starts, self.ranges.ends
+        self.kept_bounds = self.ranges.starts, self.ranges.ends
+        return self.kept_bounds
 
     def is_settled(self, topic_id: bytes) -> bool:
         """Return True if the committed offset is known, and all ranges are stored and belong to this topic."""
         return self.is_committed_known and not self.unsure and self.topic_id == topic_id != ZERO_UUID
 
-    def merged(self, merged: MergedRange, leader_epoch: int) -> bool:
-        """Apply the accepted commit. False if the ranges have changed meanwhile: `accepted` applies it then."""
-        if self.merging is not merged:
+    def merged(self, bounds: TextBounds, merged: MergedRange, leader_epoch: int) -> bool:
+        """Apply an accepted commit, which was planned with these bounds.
+
+        False if the ranges have changed meanwhile: `accepted` applies it then.
+        """
+        if self.kept_bounds is not bounds:
             return False
-        self._planned = self._planned_ranges = self.merging = None
+        self._planned = self._planned_ranges = None
         self.ranges.replace(*merged)
-        self.is_text_foreign, self.committed_epoch, self.is_committed_known = False, leader_epoch, True
+        self.is_text_foreign, self.committed_epoch = False, leader_epoch
         if self.committed < self.stored_committed:
             self.stored_committed = self.committed  # as `_is_committed` does, which every commit would call
         return True
@@ -328,7 +330,7 @@ class PartitionCommits:
 
     def store_all(self) -> RangeChange:
         """Return the change after which the topic has all ranges."""
-        self.merging = None
+        self.kept_bounds = None
         if self.records is None:
             return NO_CHANGE
         change = self.records.store_all(self.ranges, self.unsure, is_foreign=self.is_text_foreign)
@@ -338,13 +340,13 @@ class PartitionCommits:
 
     def delete_records(self) -> RangeChange:
         """Return the tombstones of all records. The ranges stay until the commit is accepted."""
-        self.merging = None
+        self.kept_bounds = None
         return NO_CHANGE if self.records is None else self.records.delete_all(self.unsure)
 
     # Storing
 
     def not_stored(self, change: RangeChange, binding: OffsetSpan | None = None) -> None:
-        self.merging = None
+        self.kept_bounds = None
         self.unsure.update(change.put, change.removed, () if binding is None else (binding,))
         if self.records is not None:
             self.records.revert_failed(change, binding, self.ranges)
@@ -364,7 +366,7 @@ class PartitionCommits:
         return stored is not None and stored.end >= span.end
 
     def _noted(self, change: RangeChange) -> RangeChange:
-        self._planned = self._planned_ranges = self.merging = None
+        self._planned = self._planned_ranges = self.kept_bounds = None
         if self.records is not None:
             return change
         if change.put:

@@ -184,7 +184,7 @@ class ForwardedConnection:
 
     def response(self, data: ResponseFrame) -> None:
         """Send the response to the local request. The client is unmuted once the kernel has it."""
-        self.plane.count_local_response()
+        self.plane.local_responses += 1
         self.responses.bytes += len(data)
         self.to_client(data)
         self.update()

@@ -105,6 +105,8 @@ class Plane:
         self._ended = Counter[str]()
         """Number of ended connections and refused clients by event."""
         self._totals = Counter[str]()
+        self.local_responses = 0
+        """Responses to requests that were served here."""
         self.client_trace = ClientTrace(reactor, self.connections, notes)
         self.admission = Admission(self, client_tls, entrance or Entrance())
         self.ports = self.admission.ports
@@ -179,7 +181,7 @@ class Plane:
             upstream_connections=sum(connection.upstream.socket is not None for connection in staying),
             in_flight=sum(connection.in_flight for connection in staying),
             muted=sum(connection.state.now.is_muted for connection in staying),
-            local_answers_total=self._totals["local_answers"],
+            local_answers_total=self.local_responses,
             local_answer_bytes=self.budget.used,
             local_answers_without_room=self.budget.refusals,
             gathered_bytes=self.gathered.used,
@@ -229,9 +231,6 @@ class Plane:
             server_hostname=self._upstream_server_name or dialled.address.host,
             handshake_timeout_s=self.limits.dial_timeout_s,
         )
-
-    def count_local_response(self) -> None:
-        self._totals["local_answers"] += 1
 
     def hold(self, held: HeldBytes, change: int) -> None:
         """Change the bytes that a connection keeps. Raises RequestRefused if this connection has to end.

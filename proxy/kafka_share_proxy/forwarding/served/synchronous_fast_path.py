@@ -42,29 +42,32 @@ class SynchronousFastPath:
         self._request: Request | None = None
         self._started_at = 0.0
         self.serve_repeated: Callable[[SynchronousFastPath, memoryview], bool] | None = None
-        """Serves a request frame that repeats the last one, up to what may differ. Returns False for any other."""
+        """Serves received bytes that are one frame, and repeat the last one up to what may differ.
+
+        Returns False for any others.
+        """
 
     @property
     def may_take(self) -> bool:
         """Return True if a request that just arrived, alone and on the fast path, has nothing to wait for."""
         owner = self.owner
-        if owner.pending or not owner.is_known or owner.state.now is not _PASSING:
+        responses = owner.responses
+        if owner.pending or responses.missing or not responses.flows:
             return False
-        if owner.responses.owes_client or owner.client.has_unsent:
+        if not owner.is_known or owner.state.now is not _PASSING:
             return False
         return owner.sasl.may_send_request(owner.plane.reactor.now())
 
     def send_at_once(self, request: Request, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         """Begin to serve a request, and send `frame` to the broker. It may have the same correlation id.
 
-        `may_take` must be true: the state is PASSING, and the exchange of SASL is over.
+        `may_take` must be true: the state is PASSING, the broker accepts bytes, and the exchange of SASL is over.
         """
         owner, later = self.owner, self._requests.send_later
         owner.state.move(_SERVING)
         self._request, self._started_at = request, time.perf_counter()
         owner.pending.append((correlation_id, expected))
-        broker = owner.upstream.socket
-        if later is None or broker is None or broker.has_unsent:
+        if later is None:
             owner.call_soon(partial(self._send, frame))
         else:
             later(frame)
@@ -92,7 +95,7 @@ class SynchronousFastPath:
             return False
         plane, state = owner.plane, owner.state
         plane.served(request.key, time.perf_counter() - self._started_at)
-        plane.count_local_response()
+        plane.local_responses += 1
         if state.now is not _SERVING:
             return False
         state.move(_PASSING)

@@ -193,6 +193,55 @@ def test_what_does_not_pass_is_handed_over_with_the_bytes(world: World) -> None:
     assert world.up.pending[0] == (1, PLAIN)
 
 
+class Expecting:
+    """Expects a response, which may be the client's (served.interfaces.ExpectedResponse)."""
+
+    rewrite = "on_response"
+
+    def __init__(self, outcome: bool | Exception) -> None:
+        self.outcome = outcome
+        self.frames: list[bytes] = []
+
+    def on_response(self, frame: memoryview) -> bool:
+        self.frames.append(bytes(frame))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.mark.parametrize("is_clients", [True, False])
+def test_response_that_arrives_whole_and_alone_is_taken_by_what_expects_it(world: World, is_clients: bool) -> None:
+    expecting = Expecting(is_clients)
+    world.up.pending.append((7, expecting))
+    world.broker.sendall(response(7, b"body"))
+    world.iterate()
+    assert expecting.frames == [response(7, b"body")]
+    assert (len(world.up.pending), world.down.reported) == (0, [])
+    if is_clients:
+        assert world.client.recv(100) == response(7, b"body")
+    assert world.down.bytes == (len(response(7, b"body")) if is_clients else 0)
+
+
+@pytest.mark.parametrize("arriving", [response(7, b"body")[:-1], response(7) + response(8), response(8, b"body")])
+def test_expected_response_in_pieces_or_among_others_is_handed_over(world: World, arriving: bytes) -> None:
+    expecting = Expecting(True)
+    world.up.pending.append((7, expecting))
+    world.up.pending.append((8, PLAIN))
+    world.broker.sendall(arriving)
+    world.iterate()
+    assert expecting.frames == []
+    assert world.down.reported == [("walked", 0, len(arriving))]
+    assert len(world.up.pending) == 2
+
+
+def test_exception_of_what_expects_a_response_ends_its_way(world: World) -> None:
+    world.up.pending.append((7, Expecting(ValueError("no commit"))))
+    world.broker.sendall(response(7))
+    world.iterate()
+    assert world.down.reported == [("failed", "no commit")]
+    assert len(world.up.pending) == 0
+
+
 def test_a_way_in_which_something_is_goes_by_its_callback(world: World) -> None:
     """So does a socket without a way, and one that was forgotten."""
     world.up.flows = False

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { VERSION = 2 }; /* text_commits.BUILT_VERSION */
+enum { VERSION = 3 }; /* text_commits.BUILT_VERSION */
 enum { KEY_AT = 4, CORRELATION_AT = 8, CLIENT_AT = 12 }; /* of a request frame */
 enum { FLEXIBLE_SINCE = 8, DIGITS_MAX = 18, STRING_MAX = 0x7FFF, PREFIX_SIZE = 5 };
 enum { OFFSET = 2, METADATA = 4, METADATA_AT = 6, AFTER_METADATA, FIELDS }; /* of commit_frames.CommittedEntry */
@@ -156,11 +156,16 @@ static Py_ssize_t get_length(const Py_buffer *frame, long version, Py_ssize_t *a
     return -1;
 }
 
-/* True if the frame differs from the sample in correlation id and metadata only. Then get its own metadata. */
+static int64_t size_field(const char *frame) {
+    const uint8_t *at = (const uint8_t *)frame;
+    return (int64_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
+}
+
+/* True if this is one whole frame that differs from the sample in correlation id and metadata only. Get its metadata. */
 static int repeats(const Py_buffer *frame, const char *sample, Py_ssize_t sample_size, long version, Metadata *metadata) {
     const char *bytes = frame->buf;
     Py_ssize_t rest = sample_size - metadata->after, position = metadata->at;
-    if (position < CLIENT_AT || rest < 0 || frame->len < position) return 0;
+    if (position < CLIENT_AT || rest < 0 || frame->len < position || size_field(bytes) != frame->len - KEY_AT) return 0;
     if (memcmp(bytes + KEY_AT, sample + KEY_AT, CORRELATION_AT - KEY_AT)) return 0;
     if (memcmp(bytes + CLIENT_AT, sample + CLIENT_AT, (size_t)(position - CLIENT_AT))) return 0;
     metadata->size = get_length(frame, version, &position);

@@ -24,7 +24,7 @@ try:
 except ImportError:  # no compiler was available at installation
     _text_commits = None  # type: ignore[assignment]
 
-BUILT_VERSION = 2
+BUILT_VERSION = 3
 """`VERSION` of the extension that matches this file. An older one is not used."""
 
 Plan = tuple[bytes, tuple[int, int, int, int]]
@@ -67,6 +67,8 @@ def _python_plan(
 def _repeated(frame: bytes, version: int, entry: CommittedEntry, sample: bytes) -> CommittedEntry | None:
     """Return the entry of a request that differs from the sample in correlation id and metadata only."""
     _, _, _, _, _, _, metadata_at, after_metadata = entry
+    if len(frame) != 4 + int.from_bytes(frame[:4], "big"):
+        return None
     if frame[4:8] != sample[4:8] or frame[12:metadata_at] != sample[12:metadata_at]:
         return None
     parts = read(frame, version)
@@ -83,5 +85,5 @@ plan: Callable[[Buffer, int, CommittedEntry, int, array[int], array[int], int, i
 )
 """(frame, version, entry, committed offset, starts and ends of the ranges, characters and ranges that the metadata may
 have, sample). None if the commit is uncommon. With a sample, an earlier request frame, the entry is the sample's, and
-the frame must differ from it in correlation id and metadata only.
+the frame must be a whole one that differs from it in correlation id and metadata only.
 """

@@ -28,7 +28,8 @@ class ExpectedResponse:
     """Pending broker response that goes to the proxy, for a request on the synchronous fast path."""
 
     __slots__ = ()
-    rewrite = True
+    rewrite = "on_response"
+    """Name of the method that the pump calls with a response that arrived whole and alone."""
 
     def on_response(self, frame: memoryview) -> bool:
         """Handle the response, with its size. Its memory is reused after this returns.

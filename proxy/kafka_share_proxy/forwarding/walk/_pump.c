@@ -25,7 +25,7 @@
 #define BATCH 256
 #define ENDED 0
 #define NOTED_S 0.005 /* iterations.NOTED_S */
-enum { VERSION = 4 }; /* pump.BUILT_VERSION */
+enum { VERSION = 5 }; /* pump.BUILT_VERSION */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has no way */
@@ -57,7 +57,7 @@ typedef struct {
 } Pump;
 
 static struct walk_functions *functions;
-static PyObject *name_failed, *name_self, *name_took, *name_ended;
+static PyObject *name_failed, *name_self, *name_took, *name_ended, *name_on_response;
 
 static double monotonic(void)
 {
@@ -159,6 +159,29 @@ static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count
     int passes = result == Py_True;
     int outcome = called(self, (PyObject *)walk, settle((PyObject *)walk, result));
     return outcome < 0 ? -1 : passes;
+}
+
+/* Let what expects this response handle it. 1: forward it as it arrived; 0: done, or nothing expects it; -1: exception. */
+static int call_expected(Pump *self, Walk *walk, PyObject *expected, Py_ssize_t count)
+{
+    self->called = 1;
+    PyObject *frame = PySequence_GetSlice(self->view, 0, count);
+    PyObject *result = frame ? PyObject_CallMethodObjArgs(expected, name_on_response, frame, NULL) : NULL;
+    Py_XDECREF(frame);
+    int passes = result == Py_True;
+    int outcome = called(self, (PyObject *)walk, settle((PyObject *)walk, result));
+    return outcome < 0 ? -1 : passes;
+}
+
+/* Let Python handle what the walk stopped at. 1: forward the bytes as they arrived; 0: done; -1: exception. */
+static int call_python(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
+{
+    PyObject *expected = upto ? NULL : functions->take_expected(walk, self->buffer.buf, count);
+    if (!expected)
+        return call_walked(self, walk, upto, count);
+    int passes = call_expected(self, walk, expected, count);
+    Py_DECREF(expected);
+    return passes;
 }
 
 /* Report the exception that the bytes of this way have caused. */
@@ -282,7 +305,7 @@ static int pass(Pump *self, int fd, Walk *walk, const struct way *way)
             return passed < 0 && PyErr_Occurred() ? settle_unexpected(self, walk) : 0;
     }
     if (upto != count) {
-        int passes = call_walked(self, walk, upto, count);
+        int passes = call_python(self, walk, upto, count);
         if (passes <= 0)
             return passes;
     }
@@ -636,7 +659,8 @@ PyMODINIT_FUNC PyInit__pump(void)
     name_self = PyUnicode_InternFromString("__self__");
     name_took = PyUnicode_InternFromString("took");
     name_ended = PyUnicode_InternFromString("ended");
-    if (!functions || !name_failed || !name_self || !name_took || !name_ended || prepare_tls() < 0)
+    name_on_response = PyUnicode_InternFromString("on_response");
+    if (!functions || !name_failed || !name_self || !name_took || !name_ended || !name_on_response || prepare_tls() < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;

@@ -19,7 +19,8 @@
 
 #define KEYS 128
 #define VERSIONS 32
-enum { VERSION = 2 }; /* walking.BUILT_VERSION */
+enum { VERSION = 3 }; /* walking.BUILT_VERSION */
+enum { FORWARDED, GATHERED, TAKEN_AT_ONCE }; /* kinds of responses below PRODUCE_MIN */
 #define PENDING_MIN 4 /* first size of a ring: most connections have one request in flight */
 
 #define WORDS 4
@@ -91,15 +92,15 @@ static int find_attribute(PyObject *object, PyObject *name, PyObject **value)
 
 /* Return how a response is treated, and get the responses that were rewritten before, if any.
  *
- * 0: it is forwarded (`rewrite` is None); PRODUCE_MIN or more: a response to Produce of that version, gathered unless it is
- * plain; 1: it is gathered; -1: exception. */
+ * FORWARDED: `rewrite` is None; TAKEN_AT_ONCE: `rewrite` is the name of the method that receives it (served.interfaces);
+ * PRODUCE_MIN or more: a response to Produce of that version, gathered unless it is plain; else GATHERED; -1: exception. */
 static int response_kind_of(PyObject *expected, PyObject **known)
 {
     PyObject *rewrite = PyObject_GetAttr(expected, name_rewrite);
     *known = NULL;
     if (!rewrite)
         return -1;
-    int result = rewrite != Py_None;
+    int result = rewrite == Py_None ? FORWARDED : PyUnicode_Check(rewrite) ? TAKEN_AT_ONCE : GATHERED;
     if (result && PyCallable_Check(rewrite) && find_attribute(rewrite, name_known, known) < 0)
         result = -1;
     if (*known && !PyDict_Check(*known))
@@ -111,7 +112,7 @@ static int response_kind_of(PyObject *expected, PyObject **known)
     if (version) {
         long number = PyLong_AsLong(version);
         Py_DECREF(version);
-        result = number == -1 && PyErr_Occurred() ? -1 : number >= PRODUCE_MIN && number <= PRODUCE_MAX ? (int)number : 1;
+        result = number == -1 && PyErr_Occurred() ? -1 : number >= PRODUCE_MIN && number <= PRODUCE_MAX ? (int)number : GATHERED;
     }
     Py_DECREF(rewrite);
     return result;
@@ -1027,6 +1028,19 @@ static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ss
     return 1;
 }
 
+static PyObject *take_expected(Walk *self, const unsigned char *buffer, Py_ssize_t end)
+{
+    Pending *pending = self->pending;
+    if (self->table || self->missing || end < RESPONSE_HEAD || !pending->count || int32_at(buffer) != end - 4)
+        return NULL;
+    struct entry *next = &pending->ring[pending->first];
+    if (next->response_kind != TAKEN_AT_ONCE || next->correlation_id != int32_at(buffer + 4))
+        return NULL;
+    PyObject *expected = Py_NewRef(next->expected);
+    drop_first(pending);
+    return expected;
+}
+
 static PyObject *walk_receive(PyObject *self, PyObject *args)
 {
     PyObject *view;
@@ -1149,7 +1163,7 @@ static PyType_Slot responses_slots[] =
 static PyType_Spec requests_spec = {"kafka_share_proxy.forwarding.walk._walk.RequestWalk", sizeof(Walk), 0, WALK_FLAGS, requests_slots};
 static PyType_Spec responses_spec = {"kafka_share_proxy.forwarding.walk._walk.ResponseWalk", sizeof(Walk), 0, WALK_FLAGS, responses_slots};
 
-static struct walk_functions functions = {NULL, NULL, receive, recall};
+static struct walk_functions functions = {NULL, NULL, receive, recall, take_expected};
 
 /* Rooms: memory into which frames of megabytes are read. Released large rooms are kept and reused: their pages are mapped
  * already, and parts of them are still in the caches. */

@@ -8,6 +8,8 @@ them can be forwarded, sent without any Python. Otherwise a method of the direct
 `BrokerToClient`):
 
 - `ended(code, _)`: the stream ended (0) or failed (errno).
+- `on_response(frame)` of what expects the response (`served.interfaces.ExpectedResponse`), if it arrived whole and
+  alone. True: it is forwarded unchanged.
 - `walked(upto, count)`: of `count` bytes in the receive buffer, the walk stopped at `upto`, before the last of them.
   True: all are forwarded unchanged after all.
 - `kept(sent, data)`: of the bytes of `send_later`, `sent` were accepted, but not all; a negative number is -errno.
@@ -29,7 +31,7 @@ from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import Poller
 from kafka_share_proxy.wire import kernels
 
-BUILT_VERSION = 4
+BUILT_VERSION = 5
 """`VERSION` of the extension that matches this file. Another one is not used."""
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@
 
 struct entry {
     int32_t correlation_id;
-    int response_kind;        /* 0: the response is forwarded as it arrives; see response_kind_of */
+    int response_kind;  /* see response_kind_of */
     PyObject *expected; /* strong */
     PyObject *known;    /* strong, or NULL: dict of responses that were rewritten before, see addresses.Remembered */
 };
@@ -52,6 +52,9 @@ struct walk_functions {
      * found, or larger than `most`; -1: exception. `size` NULL: it is forwarded as it arrived. */
     int (*recall)(
         Walk *walk, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *response);
+    /* Return what expects the one whole response in buffer[0:end], by its method `on_response`. Its request is no longer
+     * queued. NULL: nothing, no exception. */
+    PyObject *(*take_expected)(Walk *walk, const unsigned char *buffer, Py_ssize_t end);
 };
 
 #endif

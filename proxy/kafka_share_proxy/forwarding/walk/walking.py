@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafka_share_proxy.wire import kernels
 
-BUILT_VERSION = 2
+BUILT_VERSION = 3
 """`VERSION` of the extension that matches this file. Another one is not used."""
 
 if TYPE_CHECKING:

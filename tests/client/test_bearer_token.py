@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from kafka_share_proxy.client.bearer_token import OAuthBearer, bearer_identity, fetched
+from kafka_share_proxy.client.bearer_token import OAuthBearer, bearer_identity, fetch_token
 from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.client.share_opening import open_share_consumer
 from kafka_share_proxy.consumer.events import CallTimedOut, ConsumerError
@@ -145,7 +145,7 @@ async def test_a_callback_that_fails_is_logged_and_tried_again(
 @pytest.mark.parametrize(("value", "words"), [("", "no token but str"), (b"t", "no token but bytes")])
 async def test_what_is_no_token_is_named(value: Any, words: str) -> None:
     with pytest.raises(UpstreamLost, match=words):
-        await fetched(lambda: value)
+        await fetch_token(lambda: value)
 
 
 async def test_a_callback_has_a_time_limit(autojump_clock: trio.testing.MockClock) -> None:
@@ -154,7 +154,7 @@ async def test_a_callback_has_a_time_limit(autojump_clock: trio.testing.MockCloc
         return ""
 
     with pytest.raises(UpstreamLost, match="returned nothing within 20 s"):
-        await fetched(fetch)
+        await fetch_token(fetch)
 
 
 def test_mistakes_of_a_login_are_named() -> None:

@@ -21,10 +21,10 @@ Clock = trio.testing.MockClock
 
 async def test_counts_and_latencies_have_the_names_of_kip_714(autojump_clock: Clock) -> None:
     metrics, passed_on = ClientMetrics(), list[ConsumerNote]()
-    observe = metrics.observing(passed_on.append)
+    observe = metrics.observed_by(passed_on.append)
     fetch, failed = request("Fetch"), request("Heartbeat")
-    metrics.sent(fetch)
-    metrics.sent(failed)
+    metrics.on_sent(fetch)
+    metrics.on_sent(failed)
     await trio.sleep(0.2)
     metrics.on_outcome(fetch, messages.FetchResponse())
     metrics.on_outcome(failed, LOST)

@@ -543,8 +543,8 @@ async def test_polls_that_find_records_do_not_run_the_network_task(autojump_cloc
     async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], auto_offset_reset="earliest") as reader:
         assert offsets(await reader.poll(60, max_records=1)) == [(0, 0)]
         await trio.sleep(0.1)
-        polls, turned = 0, reader._network._iterated
-        while reader._network._iterated is turned and polls < 10:
+        polls, turned = 0, reader._network._iteration_done
+        while reader._network._iteration_done is turned and polls < 10:
             assert len((await reader.poll(1, max_records=10)).records) == 10
             polls += 1
         assert polls == 10

@@ -44,13 +44,13 @@ def test_little_memory_is_kept_that_is_not_in_use() -> None:
         in_use.append(memory.take(dice.randrange(1, 3 * SIZE) * dice.choice((1, 10, 100))))
         del in_use[: -dice.randrange(1, 9)]
         used = {id(each.obj) for each in in_use}
-        assert len([each for each in memory._known if id(each) not in used]) <= UNUSED_MAX + 8
-        assert all(len(each) <= FRAME_BYTES_MAX for each in memory._known)
+        assert len([each for each in memory._blocks if id(each) not in used]) <= UNUSED_MAX + 8
+        assert all(len(each) <= FRAME_BYTES_MAX for each in memory._blocks)
     in_use.clear()
     memory.take(SIZE).release()
-    assert len(memory._known) <= UNUSED_MAX + 1
+    assert len(memory._blocks) <= UNUSED_MAX + 1
     memory.drop_unused()
-    assert len(memory._known) == 1
+    assert len(memory._blocks) == 1
 
 
 def test_buffered_frames_alternate() -> None:

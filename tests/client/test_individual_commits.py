@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from kafka_share_proxy.client.individual_commits import IndividualCommits
-from kafka_share_proxy.client.polled_records import PartitionRecords, PolledRecords, opened
+from kafka_share_proxy.client.polled_records import PartitionRecords, PolledRecords, open_chunk
 from kafka_share_proxy.consumer.events import PositionFound
 from kafka_share_proxy.consumer.fetch.positions import Positions
 from kafka_share_proxy.consumer.options import ConfigurationError
@@ -26,7 +26,7 @@ def assigned() -> Positions:
 
 
 def parts(first: int, count: int) -> list[PartitionRecords]:
-    return list(opened(chunk(batch(first, count), first, first + count), read_committed=False))
+    return list(open_chunk(chunk(batch(first, count), first, first + count), read_committed=False))
 
 
 def offsets(partition_records: list[PartitionRecords]) -> list[int]:

@@ -127,8 +127,8 @@ async def test_untaken_errors_are_bounded_and_arrivals_are_reported_once(
         errors = [BackgroundError(error=ConsumerError(str(number))) for number in range(5)]
         network._report_application([*errors, *[FetchArrived(partitions=frozenset({A0}))] * 5])
         assert [await network.next_event() for _ in range(3)] == [*errors[:2], FetchArrived(partitions=frozenset({A0}))]
-        network.error_taken()
-        network.arrival_taken()
+        network.on_error_reported()
+        network.report_next_arrival()
         network._report_application([errors[4], FetchArrived(partitions=frozenset({A0}))])
         assert [await network.next_event() for _ in range(2)] == [errors[4], FetchArrived(partitions=frozenset({A0}))]
         with trio.move_on_after(1) as nothing:
@@ -160,7 +160,7 @@ async def test_a_deadline_that_has_passed_does_not_burn_the_processor(
             return []
 
         monkeypatch.setattr(network.core, "poll", late)
-        network.nudge()
+        network.wake()
         await trio.sleep(1)
         assert polls <= 1002
 

@@ -42,7 +42,7 @@ class Opened(NamedTuple):
 def opened(source: FetchedChunk, **settings: Any) -> Opened:
     parts: list[PartitionRecords] = []
     try:
-        parts.extend(polled_records.opened(source, **settings))
+        parts.extend(polled_records.open_chunk(source, **settings))
     except RecordsUnreadable as error:
         return Opened(parts, error)
     return Opened(parts, None)

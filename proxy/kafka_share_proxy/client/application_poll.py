@@ -62,7 +62,10 @@ class ApplicationPoll:
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, deadline: float, records_max: int) -> PollResult:
-        """Return records, beyond which positions do not advance until `passed`. Raises as `Consumer.poll`."""
+        """Run one poll until its deadline in Trio seconds. Raises as `Consumer.poll`.
+
+        Positions advance past the returned records only with `advance_positions`.
+        """
         if self._is_polling:
             raise trio.BusyResourceError("another task polls this consumer")
         self._is_polling = True
@@ -70,7 +73,7 @@ class ApplicationPoll:
             await self._begin()
             while True:
                 await self._act_on_events()
-                result = self._ended(records_max)
+                result = self._result_if_news(records_max)
                 if result is not None:
                     return result
                 with trio.move_on_at(deadline) as waiting:
@@ -93,7 +96,8 @@ class ApplicationPoll:
                 self._reported_revoked -= due
             raise
 
-    def gave_up_everything(self) -> None:
+    def on_unsubscribed(self) -> None:
+        """Forget which revocations were reported: later assignments are new ones."""
         self._reported_revoked = NOTHING
 
     async def _begin(self) -> None:
@@ -104,16 +108,16 @@ class ApplicationPoll:
         await self._network.begin_poll(continues=continues)
 
     async def _act_on_events(self) -> None:
-        while self._next_event():
+        while self._has_event():
             event = self._events[0]
             try:
                 await self._act_on(event)
-            except Exception:  # not where it was cancelled: then the next poll acts on it again
+            except Exception:  # a cancelled event stays in the queue: the next poll acts on it again
                 self._events.popleft()
                 raise
             self._events.popleft()
 
-    def _next_event(self) -> bool:
+    def _has_event(self) -> bool:
         """Return True if the queue has an event now."""
         if not self._events:
             try:
@@ -125,7 +129,7 @@ class ApplicationPoll:
     async def _act_on(self, event: BackgroundEvent) -> None:
         match event:
             case event_types.BackgroundError():
-                self._network.error_taken()
+                self._network.on_error_reported()
                 if not self._is_outdated(event):
                     raise event.error
             case event_types.AssignPartitions():
@@ -164,9 +168,9 @@ class ApplicationPoll:
         self._network.apply(event_types.AckPartitionsRevoked(event.rebalance_id, partitions))
         await self._network.wait_until(lambda: not partitions & self._network.core.ledger.outstanding)
 
-    def _ended(self, records_max: int) -> PollResult | None:
-        """Return None if there is nothing new."""
-        self._network.arrival_taken()
+    def _result_if_news(self, records_max: int) -> PollResult | None:
+        """End the poll if there are records or rebalance events. Return None if there is nothing new."""
+        self._network.report_next_arrival()
         ledger = self._network.core.ledger
         has_news = bool(ledger.unreported or ledger.lost_pending)
         records = self._take_records(records_max)
@@ -189,13 +193,14 @@ class ApplicationPoll:
             for supply in self._supplies:
                 parts += self._take_from(supply, records_max, is_first=not parts)
             if any(each.has_new_room for each in flows):
-                self._network.nudge()
+                self._network.wake()
             records = PolledRecords(parts)
             if len(records) or not parts:
                 return records
-            self.passed(parts)
+            self.advance_positions(parts)
 
-    def passed(self, parts: Iterable[PartitionRecords]) -> None:
+    def advance_positions(self, parts: Iterable[PartitionRecords]) -> None:
+        """Move positions past records that the application has received, or that need not be returned."""
         for (partition, flow), offset in {(part.partition, part.flow): part.next_offset for part in parts}.items():
             self._network.core.consumed(partition, offset, flow)
 

@@ -13,7 +13,7 @@ PartitionName = TopicPartition | tuple[str, int]
 
 
 def named_partition(name: PartitionName) -> TopicPartition:
-    """Raises ValueError for an invalid topic or partition."""
+    """Return a checked partition. Raises ValueError for an invalid topic or partition."""
     if not (isinstance(name, tuple) and len(name) == 2 and isinstance(name[0], str) and isinstance(name[1], int)):
         raise ValueError(f"{name!r} is no partition: write (topic, number)")
     partition = TopicPartition(*name)
@@ -25,12 +25,12 @@ def named_partition(name: PartitionName) -> TopicPartition:
 
 
 def named_partitions(names: Iterable[PartitionName]) -> Partitions:
-    """Raises ValueError for an invalid topic or partition."""
+    """Return checked partitions. Raises ValueError for an invalid topic or partition."""
     return frozenset(map(named_partition, names))
 
 
 def named_topics(topics: Iterable[str]) -> frozenset[str]:
-    """Raises ValueError for an empty name, or a text instead of a list."""
+    """Return checked topic names. Raises ValueError for an empty name, or a text instead of a list."""
     if isinstance(topics, str):
         raise ValueError(f"topics is a text, {topics!r}: write a list of names")
     names = frozenset(topics)
@@ -50,7 +50,7 @@ def check_pattern(pattern: str | None) -> None:
 
 
 def checked_offsets(offsets: Mapping[Any, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Raises ValueError for a negative offset or an invalid partition."""
+    """Return checked offsets by partition. Raises ValueError for a negative offset or an invalid partition."""
     checked = {
         named_partition(each): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         for each, offset in offsets.items()

@@ -32,7 +32,10 @@ class OAuthBearer(NamedTuple):
 
 
 def bearer_identity(login: OAuthBearer) -> Identity:
-    """Raises ConfigurationError if the token is no function, or an extension is malformed."""
+    """Return the identity for SASL.
+
+    Raises ConfigurationError if the token is no function, or an extension is malformed.
+    """
     if not callable(login.token):
         raise ConfigurationError("sasl=OAuthBearer(...): the token is a function that returns it")
     for name, value in login.extensions.items():
@@ -41,13 +44,13 @@ def bearer_identity(login: OAuthBearer) -> Identity:
     pairs = SEPARATOR.join(f"{name}={value}" for name, value in login.extensions.items())
 
     async def fetch() -> str:
-        return await fetched(login.token)
+        return await fetch_token(login.token)
 
     return Identity(mechanism=MECHANISM, username=pairs, password=str, fetch=fetch)
 
 
-async def fetched(callback: FetchToken) -> str:
-    """Raises UpstreamLost if the callback failed, took too long or returned no token."""
+async def fetch_token(callback: FetchToken) -> str:
+    """Call the callback. Raises UpstreamLost if it failed, took too long or returned no token."""
     try:
         with trio.fail_after(TOKEN_S):
             if iscoroutinefunction(callback):

@@ -36,10 +36,11 @@ from kafka_share_proxy.wire.values import MIB, Address
 RESPONSE_BYTES_MAX = 100 * MIB
 """fetch.max.bytes is 50 MiB, and a batch may be larger than requested."""
 WAITING_MAX = 100
-"""Held back or in flight. One more is refused."""
+"""Maximum number of requests that are held back or in flight. One more is refused."""
 READ_BYTES = 64 << 10
 """Bytes of one read between frames."""
 READ_BYTES_MAX = MIB
+"""Bytes of one read into a large frame."""
 CLOSED = "the broker closed the connection"
 CORRELATION_IDS = 1 << 31
 """Correlation ids before they repeat (AbstractRequest: int32, not negative)."""
@@ -54,7 +55,9 @@ API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _InFlight:
+    """A request that was sent, or is queued for sending, and has no response."""
+
     api: str
     version: int
     correlation_id: int
@@ -63,8 +66,8 @@ class _Waiting:
     done: Done
 
 
-class _UnsentCall(NamedTuple):
-    """Arguments of `send` for one request."""
+class _Call(NamedTuple):
+    """Arguments of `send`, which wait while the SASL session is renewed."""
 
     api: str
     message: Any
@@ -98,23 +101,24 @@ class BrokerConnection:
         self._renewing: Generator[sasl.Query, Any, int] | None = None
         self._is_fetching = False
         self._nursery: trio.Nursery | None = None
-        self._held_back: list[_UnsentCall] = []
+        self._held_back: list[_Call] = []
         self._response_bytes_max = response_bytes_max
         self._memory = memory or FrameMemory()
         self._scope = trio.CancelScope()
-        self._waiting: deque[_Waiting] = deque()
+        self._in_flight: deque[_InFlight] = deque()
         self._unsent: deque[bytes] = deque()
         self._has_unsent = trio.Event()
         self._correlation_ids = opened.correlation_ids
         self._received = bytearray()
-        self._last_reason: str | None = None
+        self._close_reason_when_idle: str | None = None
         """Reason for closing as soon as no request waits."""
 
     # Public methods
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting) + len(self._held_back)
+        """Number of requests without a response."""
+        return len(self._in_flight) + len(self._held_back)
 
     @property
     def is_open(self) -> bool:
@@ -129,13 +133,13 @@ class BrokerConnection:
         if (refusal := self._refusal()) is not None:
             done(refusal)
         elif trio.current_time() < self._renew_at:
-            self._send(_UnsentCall(api, message, versions, timeout_s, done))
+            self._send(_Call(api, message, versions, timeout_s, done))
         else:
-            self._held_back.append(_UnsentCall(api, message, versions, timeout_s, done))
+            self._held_back.append(_Call(api, message, versions, timeout_s, done))
             self._renew_session()
 
-    def _send(self, unsent: _UnsentCall) -> None:
-        api, message, versions, timeout_s, done = unsent
+    def _send(self, request: _Call) -> None:
+        api, message, versions, timeout_s, done = request
         version = self._version(api, versions)
         if isinstance(version, str):
             done(RequestFailure(FailureKind.UNSUPPORTED_VERSION, version))
@@ -143,7 +147,7 @@ class BrokerConnection:
         correlation_id = next(self._correlation_ids) % CORRELATION_IDS
         deadline = trio.current_time() + timeout_s
         self._unsent.append(frames.request(API_KEYS[api], version, correlation_id, self._client_id, message))
-        self._waiting.append(_Waiting(api, version, correlation_id, deadline, timeout_s, done))
+        self._in_flight.append(_InFlight(api, version, correlation_id, deadline, timeout_s, done))
         self._has_unsent.set()
         self._set_deadline()
 
@@ -153,7 +157,7 @@ class BrokerConnection:
 
     def close_when_idle(self, reason: str) -> None:
         """Close the connection after the last response. The caller must send no further requests."""
-        self._last_reason = reason
+        self._close_reason_when_idle = reason
         if not self.waiting:
             self.close(reason)
 
@@ -174,23 +178,23 @@ class BrokerConnection:
         if self.trouble:
             return
         self.trouble = reason
-        in_flight: list[_Waiting | _UnsentCall] = [*self._waiting, *self._held_back]
-        self._waiting.clear()
+        unfinished: list[_InFlight | _Call] = [*self._in_flight, *self._held_back]
+        self._in_flight.clear()
         self._held_back.clear()
         self._unsent.clear()
         self._scope.cancel()
-        for each in in_flight:
+        for each in unfinished:
             each.done(RequestFailure(kind, f"{each.api}: {self.address}: {reason}"))
 
     def _renew_session(self) -> None:
         """Begin the login once no request waits for a response."""
-        if self._identity is None or self._renewing is not None or self._is_fetching or self._waiting:
+        if self._identity is None or self._renewing is not None or self._is_fetching or self._in_flight:
             return
         if self._identity.fetch is None or self._nursery is None:
             self._begin_renewal(self._identity, self._identity.password)
         else:
             self._is_fetching = True
-            self._nursery.start_soon(self._guarded, self._fetch_and_renew, name="token for a new session")
+            self._nursery.start_soon(self._close_on_error, self._fetch_and_renew, name="token for a new session")
 
     async def _fetch_and_renew(self) -> None:
         if self._identity is not None:
@@ -199,27 +203,27 @@ class BrokerConnection:
             if not self.trouble:
                 self._begin_renewal(self._identity, secret)
 
-    def _begin_renewal(self, who: Identity, secret: Callable[[], str]) -> None:
-        self._renewing = sasl.authentication(who.mechanism, who.username, secret)
-        self._request_on(None)
+    def _begin_renewal(self, identity: Identity, secret: Callable[[], str]) -> None:
+        self._renewing = sasl.authentication(identity.mechanism, identity.username, secret)
+        self._continue_login(None)
 
-    def _request_on(self, response: Outcome | None) -> None:
+    def _continue_login(self, response: Outcome | None) -> None:
         """Send the next request of a login, or, if the login is complete, the requests that were held back."""
         if self._renewing is None or isinstance(response, RequestFailure):
             return  # the connection has ended
         try:
             key, version, query = self._renewing.send(response)
         except StopIteration as ended:
-            self._renewed(session_ends(ended.value))
+            self._end_renewal(session_ends(ended.value))
         except sasl.LoginFailed as error:
             self._close(str(error), FailureKind.AUTHENTICATION)
         except OSError as error:  # the password cannot be read
             self._close(reason_of(error), FailureKind.DISCONNECTED)
         else:
             versions = AUTHENTICATE_VERSIONS if version is None else (version, version)
-            self._send(_UnsentCall(registry.API_KEYS[key], query, versions, RESPONSE_TIMEOUT_S, self._request_on))
+            self._send(_Call(registry.API_KEYS[key], query, versions, RESPONSE_TIMEOUT_S, self._continue_login))
 
-    def _renewed(self, renew_at: float) -> None:
+    def _end_renewal(self, renew_at: float) -> None:
         self._renewing, self._renew_at = None, renew_at
         held_back, self._held_back = self._held_back, []
         for each in held_back:
@@ -245,25 +249,25 @@ class BrokerConnection:
 
     def _set_deadline(self) -> None:
         """Search all waiting requests: they are few, and their timeouts differ."""
-        self._scope.deadline = min((each.deadline for each in self._waiting), default=math.inf)
+        self._scope.deadline = min((each.deadline for each in self._in_flight), default=math.inf)
 
     def _expire(self) -> None:
-        late = min(self._waiting, key=lambda each: each.deadline, default=None)
+        late = min(self._in_flight, key=lambda each: each.deadline, default=None)
         if self.trouble or late is None:
             return
         text = f"{late.api}: {self.address} did not respond within {late.timeout_s:g} s"
-        self._waiting.remove(late)
+        self._in_flight.remove(late)
         self.close(f"{late.api} had no response within {late.timeout_s:g} s")
         late.done(RequestFailure(FailureKind.TIMED_OUT, text))
 
     async def _write_and_read(self) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._guarded, self._write)
-            nursery.start_soon(self._guarded, self._read)
+            nursery.start_soon(self._close_on_error, self._write)
+            nursery.start_soon(self._close_on_error, self._read)
 
     @trio.lowlevel.enable_ki_protection
-    async def _guarded(self, work: Callable[[], Any]) -> None:
+    async def _close_on_error(self, work: Callable[[], Any]) -> None:
         try:
             await work()
         except (UpstreamLost, RemoteProtocolError) as error:
@@ -281,44 +285,44 @@ class BrokerConnection:
 
     async def _read(self) -> None:
         while True:
-            self._responded(await self._frame())
+            self._on_frame(await self._read_frame())
 
-    def _responded(self, frame: Buffer) -> None:
-        if not self._waiting:
+    def _on_frame(self, frame: Buffer) -> None:
+        if not self._in_flight:
             raise RemoteProtocolError("a response without a request")
-        first = self._waiting[0]  # removed only after its response was read, so that otherwise `close` fails it
+        first = self._in_flight[0]  # removed only after its response was read, so that otherwise `close` fails it
         correlation_id_received, response = frames.decode_response(API_KEYS[first.api], first.version, frame)
         if correlation_id_received != first.correlation_id:
             raise RemoteProtocolError(
                 f"request {correlation_id_received} got a response instead of request {first.correlation_id}"
             )
-        self._waiting.popleft()
+        self._in_flight.popleft()
         self.has_responded = True
         self._set_deadline()
         first.done(response)
         if self._held_back:
             self._renew_session()
-        if self._last_reason is not None:
-            self.close_when_idle(self._last_reason)
+        if self._close_reason_when_idle is not None:
+            self.close_when_idle(self._close_reason_when_idle)
 
-    async def _frame(self) -> Buffer:
-        head = await self._exactly(4)
+    async def _read_frame(self) -> Buffer:
+        head = await self._read_exactly(4)
         size = int.from_bytes(head, "big", signed=True)
         if not frame_sizes.RESPONSE_MIN <= size <= self._response_bytes_max:
             raise frame_sizes.wrong_size(size, self._response_bytes_max, frame_sizes.RESPONSE_MIN)
         if size > READ_BYTES:
-            return await self._large(size)
+            return await self._read_large(size)
         self._memory.drop_unused()
-        return await self._exactly(size)
+        return await self._read_exactly(size)
 
-    async def _large(self, size: int) -> memoryview:
+    async def _read_large(self, size: int) -> memoryview:
         """Read a large frame without an intermediate copy. Records refer to its bytes."""
         frame = self._memory.take(size)
-        have = min(size, len(self._received))
-        frame[:have] = self._received[:have]
-        del self._received[:have]
-        while have < size:
-            have += await self._read_into(frame[have : have + READ_BYTES_MAX])
+        filled = min(size, len(self._received))
+        frame[:filled] = self._received[:filled]
+        del self._received[:filled]
+        while filled < size:
+            filled += await self._read_into(frame[filled : filled + READ_BYTES_MAX])
         return frame.toreadonly()
 
     async def _read_into(self, room: memoryview) -> int:
@@ -332,7 +336,7 @@ class BrokerConnection:
             raise UpstreamLost(CLOSED)
         return count
 
-    async def _exactly(self, size: int) -> bytes:
+    async def _read_exactly(self, size: int) -> bytes:
         while (missing := size - len(self._received)) > 0:
             chunk = await self._stream.receive_some(max(READ_BYTES, missing))
             if not chunk:

@@ -46,13 +46,15 @@ SETUP_S = 30.0
 FAILURES_MAX = 100
 """Number of nodes with a backoff at which unknown nodes are forgotten."""
 
-_TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
+_CONNECTION_ERRORS: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
 OnOutcome = Callable[[UnsentRequest, Outcome], None]
 
 
 @dataclass(eq=False)
 class _NodeLane:
+    """Connection of one node and lane, and the requests that wait for it."""
+
     node_id: int
     lane: Lane
     connection: BrokerConnection | None = None
@@ -70,30 +72,30 @@ class BrokerConnections:
         settings: ClusterClientSettings,
         jitter: Callable[[], float],
         on_outcome: OnOutcome,
-        present: Troubles | None = None,
+        reported_troubles: Troubles | None = None,
         metrics: ClientMetrics | None = None,
     ) -> None:
         """Run connections in the nursery until it ends.
 
         `bootstrap` servers are also used when no known node can be reached. `on_outcome` is called with the outcome of
-        each request; it must not raise. Failed connections are reported to `present`.
+        each request; it must not raise. Failed connections are reported to `reported_troubles`.
         """
         self.nodes: Mapping[int, Address] = {}
         self.troubles: dict[int, str] = {}
-        """ANY_NODE represents the bootstrap servers."""
+        """Last failure of each node. ANY_NODE represents the bootstrap servers."""
         self._nursery = nursery
         self._bootstrap = tuple(bootstrap)
         self._settings = settings
         self._jitter = jitter
         self._on_outcome = on_outcome
-        self._present = present or Troubles()
+        self._reported_troubles = reported_troubles or Troubles()
         self._metrics = metrics or ClientMetrics()
         self._by_lane: dict[tuple[int, Lane], _NodeLane] = {}
         self._backoffs: dict[int, RetryBackoff] = {}
         self._memory = FrameMemory()
 
     def send(self, request: UnsentRequest) -> None:
-        """Make the connection if necessary."""
+        """Send a request over the connection of its node and lane. Dials the node if necessary."""
         node_id = self._any_node() if request.node_id == ANY_NODE else request.node_id
         node_lane = self._by_lane.setdefault((node_id, request.lane), _NodeLane(node_id, request.lane))
         self._retire(node_lane)
@@ -112,7 +114,7 @@ class BrokerConnections:
         self.nodes = nodes
         for node_id in self.troubles.keys() - nodes.keys() - {ANY_NODE}:
             del self.troubles[node_id]
-            self._present.end(TroubleKind.CONNECTION, node_id)
+            self._reported_troubles.end(TroubleKind.CONNECTION, node_id)
 
     def close(self, reason: str) -> None:
         for node_lane in list(self._by_lane.values()):
@@ -131,14 +133,14 @@ class BrokerConnections:
     # Choice of the node
 
     def _any_node(self) -> int:
-        """See client/README.md rule 11."""
+        """Return the node for a request that any node may serve (client/README.md rule 11)."""
         open_ones = [(each.waiting, node) for node, lane, each in self.open_connections() if lane is Lane.DATA]
         if open_ones:
             return min(open_ones)[1]
-        well = [node_id for node_id in self.nodes if not self._backoff(node_id).attempts]
-        return min(well, key=self._is_dialled_last, default=ANY_NODE)
+        healthy = [node_id for node_id in self.nodes if not self._backoff(node_id).attempts]
+        return min(healthy, key=self._dial_order, default=ANY_NODE)
 
-    def _is_dialled_last(self, node_id: int) -> tuple[bool, int]:
+    def _dial_order(self, node_id: int) -> tuple[bool, int]:
         return (node_id, Lane.DATA) not in self._by_lane, node_id
 
     def _backoff(self, node_id: int) -> RetryBackoff:
@@ -156,6 +158,7 @@ class BrokerConnections:
     # Connections
 
     def _retire(self, node_lane: _NodeLane) -> None:
+        """Detach a connection that has ended, or whose node has another address now."""
         opened = node_lane.connection
         if opened is None:
             return
@@ -173,7 +176,7 @@ class BrokerConnections:
             node_lane.dialling = None
             if isinstance(opened, RequestFailure):
                 backoff.failed(trio.current_time())
-                self._failed(node_lane.node_id, opened.text)
+                self._report_failure(node_lane.node_id, opened.text)
                 self._fail_unsent(node_lane, opened)
                 return
             node_lane.connection = opened
@@ -191,7 +194,7 @@ class BrokerConnections:
         if not opened.has_responded:
             self._backoff(node_lane.node_id).failed(trio.current_time())
             hint = "" if self._settings.identity else " (as brokers do that want SASL)"
-            self._failed(
+            self._report_failure(
                 node_lane.node_id, f"{opened.address}: {opened.trouble}, before it responded to a request{hint}"
             )
 
@@ -200,9 +203,11 @@ class BrokerConnections:
         attempts = [partial(open_connection, address, self._settings) for address in addresses]
         race_result: Race[ClusterConnection, ProxyError] = Race()
         with trio.move_on_after(SETUP_S) as waiting:
-            race_result = await race(attempts, _TROUBLE, ClusterConnection.aclose)
+            race_result = await race(attempts, _CONNECTION_ERRORS, ClusterConnection.aclose)
         if waiting.cancelled_caught:
-            return RequestFailure(FailureKind.DISCONNECTED, f"{_listed(addresses)}: not ready within {SETUP_S:g} s")
+            return RequestFailure(
+                FailureKind.DISCONNECTED, f"{_address_list(addresses)}: not ready within {SETUP_S:g} s"
+            )
         if race_result.winner is None:
             text = "; ".join(dict.fromkeys(map(str, race_result.failures.values())))
             refused = any(isinstance(each, AuthenticationFailed) for each in race_result.failures.values())
@@ -217,11 +222,11 @@ class BrokerConnections:
 
     # Requests
 
-    def _failed(self, node_id: int, text: str) -> None:
+    def _report_failure(self, node_id: int, text: str) -> None:
         self.troubles[node_id] = text
         who = "the bootstrap servers" if node_id == ANY_NODE else f"node {node_id}"
         advice = connection_advice(text, node_id)
-        self._present.report(TroubleKind.CONNECTION, node_id, f"cannot use {who}: {text}", advice)
+        self._reported_troubles.report(TroubleKind.CONNECTION, node_id, f"cannot use {who}: {text}", advice)
 
     def _send_over(self, opened: BrokerConnection, request: UnsentRequest) -> None:
         opened.send(
@@ -238,7 +243,7 @@ class BrokerConnections:
                 if node_lane.connection is opened:
                     self._backoff(node_lane.node_id).succeeded()
                     self.troubles.pop(node_lane.node_id, None)
-                    self._present.end(TroubleKind.CONNECTION, node_lane.node_id)
+                    self._reported_troubles.end(TroubleKind.CONNECTION, node_lane.node_id)
         self._on_outcome(request, outcome)
 
     def _fail_unsent(self, node_lane: _NodeLane, failure: RequestFailure) -> None:
@@ -250,5 +255,5 @@ class BrokerConnections:
         self._on_outcome(request, RequestFailure(FailureKind.DISCONNECTED, text))
 
 
-def _listed(addresses: Sequence[Address]) -> str:
+def _address_list(addresses: Sequence[Address]) -> str:
     return ", ".join(map(str, addresses))

@@ -14,11 +14,12 @@ from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, UnsentR
 PREFIX = "org.apache.kafka.consumer."
 """KIP-714."""
 SENT_MAX = 10_000
+"""Maximum number of requests in flight whose latency is measured."""
 
 
 @dataclass(slots=True)
 class Latency:
-    """Times that were measured, in seconds."""
+    """Sum and maximum of measured durations, in seconds."""
 
     count: int = 0
     total_s: float = 0.0
@@ -30,7 +31,7 @@ class Latency:
         self.longest_s = max(self.longest_s, seconds)
 
     def values(self, name: str) -> dict[str, float]:
-        """Return milliseconds, as KIP-714 has them; empty before the first."""
+        """Return average and maximum by metric name, in milliseconds (KIP-714). Empty without a measurement."""
         if not self.count:
             return {}
         return {f"{name}.avg": 1000 * self.total_s / self.count, f"{name}.max": 1000 * self.longest_s}
@@ -48,24 +49,26 @@ class ClientMetrics:
     acknowledged: int = 0
     refused: int = 0
     connections: int = 0
-    _sent: dict[UnsentRequest, float] = field(default_factory=dict)
+    _sent_at: dict[UnsentRequest, float] = field(default_factory=dict)
     _polling_s: float = 0.0
-    _first_poll: float | None = None
+    _first_poll_at: float | None = None
     _rebalancing_since: float | None = None
 
-    def observing(self, observe: Observe) -> Observe:
-        def both(note: ConsumerNote) -> None:
-            self.noted(note)
+    def observed_by(self, observe: Observe) -> Observe:
+        """Return an observer that counts notes here and passes them on to `observe`."""
+
+        def count_and_observe(note: ConsumerNote) -> None:
+            self.on_note(note)
             observe(note)
 
-        return both
+        return count_and_observe
 
-    def noted(self, note: ConsumerNote) -> None:
+    def on_note(self, note: ConsumerNote) -> None:
         facts, now = note.facts, trio.current_time()
         if note.event == POLLED:
             self.records += facts["main"] + facts["child"]
             self._polling_s += facts["took_s"]
-            self._first_poll = now - facts["took_s"] if self._first_poll is None else self._first_poll
+            self._first_poll_at = now - facts["took_s"] if self._first_poll_at is None else self._first_poll_at
         elif note.event == COMMITTED:
             self.commits.add(facts["took_s"])
         elif note.event == REBALANCE_STATE and facts["after"] == "preparing_rebalance":
@@ -78,12 +81,12 @@ class ClientMetrics:
             self.acknowledged += facts["records"]
             self.refused += facts["records"] if facts["error"] is not None else 0
 
-    def sent(self, request: UnsentRequest) -> None:
-        if len(self._sent) < SENT_MAX:
-            self._sent[request] = trio.current_time()
+    def on_sent(self, request: UnsentRequest) -> None:
+        if len(self._sent_at) < SENT_MAX:
+            self._sent_at[request] = trio.current_time()
 
     def on_outcome(self, request: UnsentRequest, outcome: Outcome) -> None:
-        sent_at = self._sent.pop(request, None)
+        sent_at = self._sent_at.pop(request, None)
         if sent_at is not None and not isinstance(outcome, RequestFailure):
             took_s = trio.current_time() - sent_at
             self.requests.add(took_s)
@@ -99,8 +102,8 @@ class ClientMetrics:
             "fetch.manager.fetch.total": self.fetches.count,
             **gauges,
         }
-        if self._first_poll is not None:
-            elapsed_s = max(trio.current_time() - self._first_poll, self._polling_s)
+        if self._first_poll_at is not None:
+            elapsed_s = max(trio.current_time() - self._first_poll_at, self._polling_s)
             by_name |= {
                 "fetch.manager.records.consumed.total": self.records,
                 "poll.idle.ratio.avg": self._polling_s / elapsed_s if elapsed_s else 0.0,

@@ -1,4 +1,4 @@
-"""Calls that look at the cluster, of both kinds of consumer."""
+"""Calls about the cluster, common to consumers and share consumers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ClusterCalls:
         return self._cluster.metrics.values(self._cluster.core.gauges())
 
     async def list_topics(self) -> Topics:
-        """Return the topics that this principal may see, with their partitions. CallTimedOut: as of every call."""
+        """Return the topics that this principal may see, with their partitions. Raises CallTimedOut."""
         listed: Topics = await self._cluster.call(lambda call_id: ListTopics(call_id, None))
         return listed
 

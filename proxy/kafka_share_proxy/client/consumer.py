@@ -78,7 +78,7 @@ class Consumer(ClusterCalls):
         self._core = network.core
         self._options = network.core.options
         self._individual = IndividualCommits(network.core.positions) if individual_commits else None
-        self._poll = ApplicationPoll(
+        self._application_poll = ApplicationPoll(
             network,
             listener or RebalanceListener(),
             [RecordSupply(network.core, each, check_crcs=check_crcs) for each in network.core.flows],
@@ -88,10 +88,10 @@ class Consumer(ClusterCalls):
         self._max_poll_records = max_poll_records
         self._topics: frozenset[str] | None = frozenset()
         """Subscribed topics. None means the topics that match the pattern."""
-        self._by_hand: Partitions | None = None
+        self._manual_assignment: Partitions | None = None
         """Partitions assigned without a group. None means that there is no such assignment."""
-        self._gives_up = False
-        """True if the next poll unsubscribes."""
+        self._unsubscribes_at_poll = False
+        """True after a subscription to no topics: the next poll unsubscribes."""
         self._deserializers = deserializers or Deserializers()
         self._iterated = IteratedRecords(self._core, self._deserializers)
 
@@ -114,16 +114,16 @@ class Consumer(ClusterCalls):
         if (names and pattern is not None) or (topics is None and pattern is None):
             raise ValueError("subscribe to topics or to a pattern; unsubscribe ends a subscription")
         check_pattern(pattern)
-        self._gives_up = not names and pattern is None
-        if not self._gives_up:
+        self._unsubscribes_at_poll = not names and pattern is None
+        if not self._unsubscribes_at_poll:
             self._network.apply(event_types.Subscribe(names, pattern))
-            self._by_hand, self._topics = None, names if pattern is None else None
+            self._manual_assignment, self._topics = None, names if pattern is None else None
 
     def assign(self, partitions: Iterable[PartitionName]) -> None:
         """Read exactly these partitions, without a group assignment. Raises ValueError if a name is invalid."""
         names = named_partitions(partitions)
         self._network.apply(event_types.Assign(names))
-        self._by_hand, self._gives_up, self._topics = names, False, frozenset()
+        self._manual_assignment, self._unsubscribes_at_poll, self._topics = names, False, frozenset()
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics. With a pattern, return those that match it at present."""
@@ -132,16 +132,16 @@ class Consumer(ClusterCalls):
     async def unsubscribe(self) -> None:
         """Give up all partitions and leave the group. Pending revocations are completed now."""
         self._iterated.settle()
-        if self._by_hand is None:
-            await self._poll.report_revoked(self._core.positions.assigned)
+        if self._manual_assignment is None:
+            await self._application_poll.report_revoked(self._core.positions.assigned)
         await self._network.call(event_types.LeaveGroup)
-        self._poll.gave_up_everything()
-        self._by_hand, self._gives_up, self._topics = None, False, frozenset()
+        self._application_poll.on_unsubscribed()
+        self._manual_assignment, self._unsubscribes_at_poll, self._topics = None, False, frozenset()
 
     @property
     def assignment(self) -> Partitions:
         """Assigned partitions, including those that are paused or being revoked."""
-        return self._core.positions.assigned if self._by_hand is None else self._by_hand
+        return self._core.positions.assigned if self._manual_assignment is None else self._manual_assignment
 
     @property
     def to_be_revoked(self) -> Partitions:
@@ -155,6 +155,7 @@ class Consumer(ClusterCalls):
 
     @property
     def paused(self) -> Partitions:
+        """Assigned partitions that `pause` has stopped."""
         positions = self._core.positions
         return frozenset(each for each in positions.assigned if positions[each].paused)
 
@@ -195,17 +196,17 @@ class Consumer(ClusterCalls):
         if records_max < 1:
             raise ValueError(f"max_records {max_records}: 1 or more")
         self._iterated.settle()
-        if self._iterated.has_left and not self._gives_up:
-            result = self._handed_out(await self._polled(0, 0), records_max)
+        if self._iterated.has_remaining and not self._unsubscribes_at_poll:
+            result = self._add_iterated(await self._poll_once(0, 0), records_max)
         else:
-            result = await self._polled(timeout_s, records_max)
+            result = await self._poll_once(timeout_s, records_max)
             if self._deserializers:
                 self._iterated.begin(result.records)
-                result = self._handed_out(result, records_max)
-        self._poll.passed(result.records.parts)
+                result = self._add_iterated(result, records_max)
+        self._application_poll.advance_positions(result.records.parts)
         return result
 
-    def _handed_out(self, result: PollResult, records_max: int) -> PollResult:
+    def _add_iterated(self, result: PollResult, records_max: int) -> PollResult:
         """Add remaining records to the result. A deserialization error must not hide its rebalance events."""
         try:
             return result._replace(records=self._iterated.take(records_max))
@@ -214,16 +215,16 @@ class Consumer(ClusterCalls):
                 raise
             return result._replace(records=PolledRecords())
 
-    async def _polled(self, timeout_s: float, records_max: int) -> PollResult:
+    async def _poll_once(self, timeout_s: float, records_max: int) -> PollResult:
         started_at = trio.current_time()
-        if self._gives_up:
+        if self._unsubscribes_at_poll:
             await self.unsubscribe()
-        result = await self._poll.run(started_at + timeout_s, records_max)
+        result = await self._application_poll.run(started_at + timeout_s, records_max)
         facts = {**result.records.counts(), "took_s": trio.current_time() - started_at}
         self._network.observe(ConsumerNote(POLLED, facts))
-        return self._intercepted(result) if self._interceptors and len(result.records) else result
+        return self._run_interceptors(result) if self._interceptors and len(result.records) else result
 
-    def _intercepted(self, result: PollResult) -> PollResult:
+    def _run_interceptors(self, result: PollResult) -> PollResult:
         records = self._interceptors.consumed(result.records)
         if self._individual is not None and records is not result.records:
             self._individual.left_out(result.records.parts, records)
@@ -234,7 +235,7 @@ class Consumer(ClusterCalls):
 
         Commits and `position` include the records up to the last one returned to the loop.
         """
-        return self._iterated.asynchronous(self)
+        return self._iterated.async_iterator(self)
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record. Other tasks run only when a new poll is needed."""
@@ -244,7 +245,7 @@ class Consumer(ClusterCalls):
                 for record in iterated.current:
                     return record
             if not iterated.advance():
-                iterated.begin((await self._polled(math.inf, self._max_poll_records)).records)
+                iterated.begin((await self._poll_once(math.inf, self._max_poll_records)).records)
 
     def wakeup(self) -> None:
         """Make the waiting poll, or else the next one, raise WokenUp. In Trio, prefer to cancel the poll."""
@@ -252,7 +253,7 @@ class Consumer(ClusterCalls):
 
     def seek(self, partition: PartitionName, offset: int) -> None:
         """Set the position. Raises ValueError if the partition is not assigned or the offset is negative."""
-        name = self._assigned(partition)
+        name = self._assigned_partition(partition)
         if offset < 0:
             raise ValueError(f"offset {offset} of {name} is negative")
         self._iterated.forget(name)
@@ -268,37 +269,37 @@ class Consumer(ClusterCalls):
 
     def high_watermark(self, partition: PartitionName) -> int | None:
         """Return the high watermark of the last Fetch, or None before it. Raises ValueError if it is not assigned."""
-        position = self._core.positions.get(self._assigned(partition))
+        position = self._core.positions.get(self._assigned_partition(partition))
         return None if position is None else position.high_watermark
 
     def lag(self, partition: PartitionName) -> int | None:
         """Return the number of offsets from the position to the end, as the last Fetch reported it (KIP-695).
 
         The end is the last stable offset with read_committed, otherwise the high watermark. None before the first
-        Fetch. ValueError: the partition is not assigned.
+        Fetch. Raises ValueError if the partition is not assigned.
         """
         self._iterated.settle()
-        position = self._core.positions.get(self._assigned(partition))
+        position = self._core.positions.get(self._assigned_partition(partition))
         return None if position is None else position.lag(read_committed=self._options.read_committed)
 
     def pause(self, partitions: Iterable[PartitionName]) -> None:
         """Stop returning records of partitions until `resume`. Raises ValueError if one is not assigned."""
-        self._network.apply(event_types.Pause(frozenset(map(self._assigned, partitions))))
+        self._network.apply(event_types.Pause(frozenset(map(self._assigned_partition, partitions))))
 
     def resume(self, partitions: Iterable[PartitionName]) -> None:
         """Return records of partitions again. Raises ValueError if one is not assigned."""
-        self._network.apply(event_types.Resume(frozenset(map(self._assigned, partitions))))
+        self._network.apply(event_types.Resume(frozenset(map(self._assigned_partition, partitions))))
 
     # Offsets
 
     async def position(self, partition: PartitionName) -> int:
-        """Return the offset of the next record once it is known. If there are two flows, of the main flow.
+        """Return the offset of the next record of the main flow, once it is known.
 
         Raises:
             ValueError: the partition is not assigned, or no longer.
             NoOffsetForPartition: there is no committed offset, and auto_offset_reset is "none".
         """
-        name = self._assigned(partition)
+        name = self._assigned_partition(partition)
         self._iterated.settle()
 
         def is_settled() -> bool:
@@ -308,7 +309,7 @@ class Consumer(ClusterCalls):
         await self._network.wait_until(
             lambda: is_settled() or name not in self.assignment, call=f"looking up the position of {name}"
         )
-        position = self._core.positions.get(self._assigned(name))
+        position = self._core.positions.get(self._assigned_partition(name))
         if position is not None and position.problem is not None:
             raise position.problem
         return -1 if position is None or position.offset is None else position.offset
@@ -330,8 +331,8 @@ class Consumer(ClusterCalls):
             PartitionLostError: some partitions no longer belong to this member. The others are committed.
             ConsumerError: some were refused; notes name each. ConfigurationError: there is no group.
         """
-        self._needs_group("commit")
-        to_commit = self._consumed() if offsets is None else self._core.split(checked_offsets(offsets))
+        self._require_group("commit")
+        to_commit = self._offsets_to_commit() if offsets is None else self._core.split(checked_offsets(offsets))
         started_at = trio.current_time()
         outcome = await self._network.call(lambda call_id: event_types.Commit(call_id, to_commit))
         errors = outcome.errors if isinstance(outcome, event_types.CommitRefused) else {}
@@ -369,7 +370,7 @@ class Consumer(ClusterCalls):
 
     async def committed(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None. Raises ConfigurationError if there is no group."""
-        self._needs_group("committed")
+        self._require_group("committed")
         names = named_partitions(partitions)
         committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
         if names:
@@ -386,8 +387,8 @@ class Consumer(ClusterCalls):
             processed: return the lowest offset that either flow has returned (KIP-333). Sends no request.
         """
         if processed:
-            return {each: span.start for each, span in (await self._processed(partitions)).items()}
-        listed = await self._listed(dict.fromkeys(named_partitions(partitions), EARLIEST_TIMESTAMP))
+            return {each: span.start for each, span in (await self._processed_spans(partitions)).items()}
+        listed = await self._list_offsets(dict.fromkeys(named_partitions(partitions), EARLIEST_TIMESTAMP))
         return {each: response.offset for each, response in listed.items()}
 
     async def end_offsets(
@@ -400,20 +401,20 @@ class Consumer(ClusterCalls):
             processed: return the end of what either flow has returned (KIP-333), for the partitions that have one.
         """
         if processed:
-            return {each: span.end for each, span in (await self._processed(partitions)).items()}
-        listed = await self._listed(dict.fromkeys(named_partitions(partitions), LATEST_TIMESTAMP))
+            return {each: span.end for each, span in (await self._processed_spans(partitions)).items()}
+        listed = await self._list_offsets(dict.fromkeys(named_partitions(partitions), LATEST_TIMESTAMP))
         return {each: response.offset for each, response in listed.items()}
 
     async def offsets_for_times(self, timestamps: Mapping[Any, int]) -> Mapping[TopicPartition, FoundOffset | None]:
         """Return the first record at or after each time, in milliseconds since 1970. None if there is none."""
         if wrong := [each for each, timestamp in timestamps.items() if timestamp < 0]:
             raise ValueError(f"timestamp {timestamps[wrong[0]]} of {wrong[0]}: milliseconds since 1970, 0 or more")
-        listed = await self._listed({named_partition(each): timestamp for each, timestamp in timestamps.items()})
+        listed = await self._list_offsets({named_partition(each): timestamp for each, timestamp in timestamps.items()})
         return {each: None if response.offset == NOT_FOUND else response for each, response in listed.items()}
 
     def child_consumer_is_alive(self) -> bool:
         """Return True if a second flow has started to catch up after a crash. It stays alive for the next crash."""
-        return self._core.catch_up.is_alive and not self._network.closed
+        return self._core.catch_up.is_alive and not self._network.closed_reason
 
     def catching_up(self) -> Mapping[TopicPartition, tuple[OffsetSpan, ...]]:
         """Return the ranges of skipped offsets that were not returned yet, by partition, ascending."""
@@ -425,8 +426,8 @@ class Consumer(ClusterCalls):
         Get it again for each transaction, because a broker refuses an outdated identity. Raises ConfigurationError if
         there is no group.
         """
-        self._needs_group("group_metadata")
-        identity = self._core.membership.identity if self._by_hand is None else MemberIdentity()
+        self._require_group("group_metadata")
+        identity = self._core.membership.identity if self._manual_assignment is None else MemberIdentity()
         return group_metadata(self._options.group_id or "", identity)
 
     def state(self) -> ConsumerState:
@@ -444,7 +445,7 @@ class Consumer(ClusterCalls):
         Raises:
             Exception: raised by the listener. The group is left all the same.
         """
-        if self._network.closed:
+        if self._network.closed_reason:
             self._interceptors.close()
             return
         try:
@@ -459,13 +460,11 @@ class Consumer(ClusterCalls):
         finally:
             self._interceptors.close()
 
-    # Internal: arguments
-
-    def _needs_group(self, call: str) -> None:
+    def _require_group(self, call: str) -> None:
         if self._options.group_id is None:
             raise ConfigurationError(f"{call} needs a group: open the consumer with group=")
 
-    def _assigned(self, partition: PartitionName) -> TopicPartition:
+    def _assigned_partition(self, partition: PartitionName) -> TopicPartition:
         name = named_partition(partition)
         if name not in self.assignment:
             raise ValueError(f"{name} is not assigned: {shown(self.assignment) or 'nothing is'}")
@@ -476,24 +475,24 @@ class Consumer(ClusterCalls):
         partitions: Iterable[PartitionName],
         query: Callable[[Iterable[PartitionName]], Awaitable[Mapping[TopicPartition, int]]],
     ) -> None:
-        names = frozenset(map(self._assigned, partitions)) or self.assignment
+        names = frozenset(map(self._assigned_partition, partitions)) or self.assignment
         for each, offset in (await query(names)).items():
             if each in self.assignment:  # it may have been lost meanwhile
                 self.seek(each, offset)
 
-    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _offsets_to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         if self._individual is not None:
             return self._individual.to_commit()
         self._iterated.settle()
         return self._core.to_commit(self._core.positions.assigned)
 
-    async def _processed(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetSpan]:
+    async def _processed_spans(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetSpan]:
         names = named_partitions(partitions)
         await trio.lowlevel.checkpoint()
         self._iterated.settle()
         return self._core.processed(names)
 
-    async def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:
+    async def _list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:
         listed: Mapping[TopicPartition, FoundOffset] = {}
         if timestamps:
             listed = await self._network.call(lambda call_id: event_types.ListOffsets(call_id, timestamps))

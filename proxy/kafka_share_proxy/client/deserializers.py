@@ -29,7 +29,7 @@ class RecordDeserializationError(ConsumerError):
         super().__init__(f"{partition} at offset {offset}: the {part} cannot be deserialized: {cause!r}")
 
 
-Some = TypeVar("Some", ConsumerRecord, ShareRecord)
+AnyRecord = TypeVar("AnyRecord", ConsumerRecord, ShareRecord)
 
 
 class Deserializers:
@@ -41,9 +41,9 @@ class Deserializers:
     def __bool__(self) -> bool:
         return self._key is not None or self._value is not None
 
-    def deserialized(self, records: Iterable[Some]) -> tuple[list[Some], RecordDeserializationError | None]:
+    def deserialized(self, records: Iterable[AnyRecord]) -> tuple[list[AnyRecord], RecordDeserializationError | None]:
         """Return the records up to the first that fails, and why it fails."""
-        done: list[Some] = []
+        done: list[AnyRecord] = []
         for record in records:
             part = "key"
             try:

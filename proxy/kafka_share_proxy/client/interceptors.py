@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from kafka_share_proxy.client.notes import INTERCEPTOR_FAILED, ConsumerNote, Observe
-from kafka_share_proxy.client.polled_records import ConsumerRecord, MadeRecords, PolledRecords
+from kafka_share_proxy.client.polled_records import BuiltRecords, ConsumerRecord, PolledRecords
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.wire.values import TopicPartition
 
@@ -48,19 +48,19 @@ class Interceptors:
         records: Sequence[ConsumerRecord] = polled
         for each in self._all:
             before = records
-            records = self._called(each, "on_consume", partial(each.on_consume, before), before)
-        return polled if records is polled else MadeRecords(polled.parts, records)
+            records = self._call(each, "on_consume", partial(each.on_consume, before), before)
+        return polled if records is polled else BuiltRecords(polled.parts, records)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for each in self._all:
-            self._called(each, "on_commit", partial(each.on_commit, offsets), None)
+            self._call(each, "on_commit", partial(each.on_commit, offsets), None)
 
     def close(self) -> None:
         ended, self._all = self._all, ()
         for each in ended:
-            self._called(each, "close", each.close, None)
+            self._call(each, "close", each.close, None)
 
-    def _called(self, interceptor: ConsumerInterceptor, name: str, call: Callable[[], T], otherwise: T) -> T:
+    def _call(self, interceptor: ConsumerInterceptor, name: str, call: Callable[[], T], otherwise: T) -> T:
         try:
             return call()
         except Exception as error:  # as ConsumerInterceptors: an observer must not end what it observes

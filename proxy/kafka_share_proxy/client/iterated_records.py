@@ -12,7 +12,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_share_proxy.client.deserializers import Deserializers, RecordDeserializationError
-from kafka_share_proxy.client.polled_records import ConsumerRecord, MadeRecords, PartitionRecords, PolledRecords
+from kafka_share_proxy.client.polled_records import BuiltRecords, ConsumerRecord, PartitionRecords, PolledRecords
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.fetch.positions import Position
 from kafka_share_proxy.consumer.partitions import Flow
@@ -27,12 +27,12 @@ class _Piece(NamedTuple):
     """Records of one partition, with their position."""
 
     parts: Sequence[PartitionRecords]
-    """Parts that the records are of, ascending."""
+    """Parts of the poll that contain the records, ascending."""
     records: Sequence[ConsumerRecord]
     position: Position
     moves: int
     """Value of `position.moves` when the records were polled."""
-    is_made: bool = False
+    is_deserialized: bool = False
     """True if keys and values are deserialized."""
 
     @property
@@ -80,12 +80,12 @@ class IteratedRecords:
         self.moves = self.position.moves
         self._handed_out: HandedOut[ConsumerRecord] | None = None
 
-    def asynchronous(self, one_by_one: AsyncIterator[ConsumerRecord]) -> AsyncIterator[ConsumerRecord]:
-        """Return an iterator that uses this one for records that are not `current`."""
+    def async_iterator(self, fallback: AsyncIterator[ConsumerRecord]) -> AsyncIterator[ConsumerRecord]:
+        """Return the iterator of `async for`. The extension returns `current`, and `fallback` gets further records."""
         if EXTENSION is None:
-            return one_by_one
+            return fallback
         if self._handed_out is None:
-            self._handed_out = EXTENSION.handed_out(one_by_one.__anext__)
+            self._handed_out = EXTENSION.handed_out(fallback.__anext__)
             self._set_current(self.current)
         return self._handed_out
 
@@ -95,7 +95,7 @@ class IteratedRecords:
             self._handed_out.begin(records, self.position, self.moves)
 
     @property
-    def has_left(self) -> bool:
+    def has_remaining(self) -> bool:
         """True if records remain that may be returned now."""
         present = self._piece is not None and self._piece.may_be_returned and length_hint(self.current)
         return bool(present) or any(piece.may_be_returned for piece in self._pieces)
@@ -109,7 +109,7 @@ class IteratedRecords:
                 self._pieces.append(_Piece(parts, records, position, position.moves))
 
     def advance(self) -> bool:
-        """Continue with the next piece that may be returned. Returns: True if there is one.
+        """Continue with the next piece that may be returned. Return False if there is none.
 
         Raises:
             RecordDeserializationError: its first record cannot be deserialized. The piece remains the next one.
@@ -155,30 +155,31 @@ class IteratedRecords:
                 break
             pieces.append(piece)
             room -= len(piece.records)
-        return MadeRecords(
+        return BuiltRecords(
             [part for each in pieces for part in each.parts], [record for each in pieces for record in each.records]
         )
 
     def forget(self, partition: TopicPartition) -> None:
+        """Drop the remaining records of a partition."""
         self._put_back()
         self._pieces = deque(each for each in self._pieces if each.parts[0].partition != partition)
 
     def _deserialized(self, piece: _Piece) -> _Piece:
-        """Deserialize as far as that goes. The others are the next piece."""
-        if piece.is_made or not self._deserializers:
+        """Deserialize a piece up to the first record that fails. The rest becomes the next piece."""
+        if piece.is_deserialized or not self._deserializers:
             return piece
         records, error = self._deserializers.deserialized(piece.records)
         if error is None:
-            return piece._replace(records=records, is_made=True)
+            return piece._replace(records=records, is_deserialized=True)
         if not records:
             self._pieces.appendleft(piece)
             raise error
         first, rest = piece.split(len(records))
         self._pieces.appendleft(rest)
-        return first._replace(records=records, is_made=True)
+        return first._replace(records=records, is_deserialized=True)
 
     def _next_piece(self) -> _Piece | None:
-        """Drop stale pieces. Those of paused partitions stay."""
+        """Remove and return the next piece that may be returned. Stale pieces are dropped, paused ones stay."""
         paused: list[_Piece] = []
         following = None
         while following is None and self._pieces:
@@ -191,6 +192,7 @@ class IteratedRecords:
         return following
 
     def _put_back(self) -> None:
+        """Make the rest of the current piece the next piece again."""
         self.settle()
         if self._piece is not None and (remaining := length_hint(self.current)):
             handed_out = len(self._piece.records) - remaining

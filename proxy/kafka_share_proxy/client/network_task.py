@@ -67,7 +67,7 @@ class WokenUp(ConsumerError):
 
 
 class PollBegan(NamedTuple):
-    """Partitions that it did not delay are released (ConsumerCore.begin_poll)."""
+    """The application polls: partitions that it did not delay are released (ConsumerCore.begin_poll)."""
 
     call_id: int
     continues: bool = False
@@ -81,14 +81,14 @@ class GiveUp(NamedTuple):
 
 
 class ListTopics(NamedTuple):
-    """The result is topic -> its partitions. None means all topics."""
+    """List the topics of the cluster. The result is topic -> its partitions."""
 
     call_id: int
     topic: str | None
+    """None means all topics."""
 
 
 ToNetwork = ApplicationEvent | ShareApplicationEvent | PollBegan | GiveUp | ListTopics
-
 
 CALL_NAMES: dict[type, str] = {
     Commit: "commit",
@@ -98,18 +98,21 @@ CALL_NAMES: dict[type, str] = {
     ListTopics: "listing topics",
     AwaitAcknowledgements: "acknowledging records",
 }
-
+"""Names of calls in the text of CallTimedOut."""
 
 Core = TypeVar("Core", bound=ClientCore[Any])
 
 
 @dataclass(eq=False, slots=True)
-class _Cell:
+class _WaitingCall:
+    """Cell for the one result of a call."""
+
     result: CallDone
     done: trio.Event = field(default_factory=trio.Event)
 
 
 def jitter() -> float:
+    """Return a random number from [-1, 1), the jitter of backoffs."""
     return int.from_bytes(os.urandom(4), "big") / (1 << 31) - 1
 
 
@@ -128,25 +131,25 @@ class NetworkLoop(Generic[Core]):
         self.core = core
         self.metrics = metrics or ClientMetrics()
         self.clock = clock or SuspensionClock()
-        """Locks and sessions end while the machine is suspended."""
+        """Clock that continues while the machine is suspended, because locks and sessions end then too."""
         self.observe = observe
         group_id = core.options.group_id
         self.log = TroubleLog("consumer without a group" if group_id is None else f"consumer of group {group_id!r}")
         core.troubles.observer = self.log.observer
         self._is_waited_for = False
-        """The application is alive then, however long the wait."""
-        self.closed = ""
-        """Empty while the consumer runs."""
+        """True while a poll waits: then the application is alive, however long the wait."""
+        self.closed_reason = ""
+        """Reason for the end of the consumer. Empty while it runs."""
         self.connections: BrokerConnections | None = None
         self._bootstrap, self._settings = bootstrap, settings
         self._to_network, self._from_application = trio.open_memory_channel[ToNetwork](CALLS_MAX)
         self._to_application, self.background = trio.open_memory_channel[BackgroundEvent](math.inf)
         self._outcomes: deque[tuple[UnsentRequest, Outcome]] = deque()
-        self._something = trio.Event()
-        self._iterated = trio.Event()
-        self._cells: dict[int, _Cell] = {}
+        self._has_work = trio.Event()
+        self._iteration_done = trio.Event()
+        self._waiting_calls: dict[int, _WaitingCall] = {}
         self._call_ids = count(1)
-        self._errors_kept = 0
+        self._unreported_errors = 0
         self._is_arrival_reported = False
         self._is_running = False
         self._nodes_seen: tuple[Any, tuple[str, int] | None] = (None, None)
@@ -154,14 +157,14 @@ class NetworkLoop(Generic[Core]):
     # Called by the application
 
     def send_event(self, event: ToNetwork) -> None:
-        """Raises ConsumerClosed if the network task has ended."""
-        if self.closed:
-            raise ConsumerClosed(self.closed)
+        """Put an event into the channel. Raises ConsumerClosed, and ConsumerError if too many events wait."""
+        if self.closed_reason:
+            raise ConsumerClosed(self.closed_reason)
         try:
             self._to_network.send_nowait(event)
         except trio.WouldBlock:
             raise ConsumerError(f"{CALLS_MAX} calls wait already: await some of them") from None
-        self._something.set()
+        self._has_work.set()
 
     @trio.lowlevel.enable_ki_protection
     def apply(self, event: ToNetwork) -> None:
@@ -172,31 +175,31 @@ class NetworkLoop(Generic[Core]):
         """
         self.send_event(event)
         if self._is_running:
-            self._take_events(self.clock.now())
+            self._process_events(self.clock.now())
 
     async def call(self, event: Callable[[int], ToNetwork]) -> Any:
         """Send an event, and wait for its CallDone. Return its value, or raise its error.
 
         If cancelled, the event is still processed. Raises CallTimedOut if there is no result within api_timeout_s.
         """
-        if len(self._cells) >= CALLS_MAX:
+        if len(self._waiting_calls) >= CALLS_MAX:
             raise ConsumerError(f"{CALLS_MAX} calls wait already: await some of them")
         call_id = next(self._call_ids)
-        cell = _Cell(CallDone(call_id=call_id))
+        waiting_call = _WaitingCall(CallDone(call_id=call_id))
         request_event = event(call_id)
         self.send_event(request_event)
-        self._cells[call_id] = cell
+        self._waiting_calls[call_id] = waiting_call
         try:
             with self._time_limit(CALL_NAMES.get(type(request_event), "the call"), call_id):
-                await cell.done.wait()
+                await waiting_call.done.wait()
         finally:
-            self._cells.pop(call_id, None)
-            if not (cell.done.is_set() or self.closed):
+            self._waiting_calls.pop(call_id, None)
+            if not (waiting_call.done.is_set() or self.closed_reason):
                 with suppress(ConsumerError):  # the channel is full
                     self.send_event(GiveUp(call_id))
-        if cell.result.error is not None:
-            raise cell.result.error
-        return cell.result.value
+        if waiting_call.result.error is not None:
+            raise waiting_call.result.error
+        return waiting_call.result.value
 
     async def wait_until(self, condition: Callable[[], bool], *, call: str = "") -> None:
         """Wait until a condition, checked after each loop iteration, is true.
@@ -207,9 +210,9 @@ class NetworkLoop(Generic[Core]):
         await trio.lowlevel.checkpoint()
         with self._time_limit(call) if call else nullcontext():
             while not condition():
-                if self.closed:
-                    raise ConsumerClosed(self.closed)
-                await self._iterated.wait()
+                if self.closed_reason:
+                    raise ConsumerClosed(self.closed_reason)
+                await self._iteration_done.wait()
 
     @contextmanager
     def _time_limit(self, call: str, call_id: int = 0) -> Iterator[None]:
@@ -224,35 +227,40 @@ class NetworkLoop(Generic[Core]):
             raise CallTimedOut(f"{call}: no result within {timeout_s:g} s; {self.why()}") from None
 
     def why(self) -> str:
+        """Return what the consumer waits for, for log lines and errors."""
         return self.core.troubles.why() or f"no broker has refused anything: {self.core.waits_for}"
 
-    def arrival_taken(self) -> None:
-        """Report the next arrival of records again."""
+    def report_next_arrival(self) -> None:
+        """Allow another FetchArrived event: the application has seen the last one."""
         self._is_arrival_reported = False
 
     async def next_event(self) -> BackgroundEvent:
-        """Raises ConsumerClosed if the consumer has ended."""
+        """Wait for an event of the network side. Raises ConsumerClosed if the consumer has ended."""
         self._is_waited_for = True
         try:
             return await self.background.receive()
         except trio.EndOfChannel:
-            raise ConsumerClosed(self.closed) from None
+            raise ConsumerClosed(self.closed_reason) from None
         finally:
             self._is_waited_for = False
 
-    def nudge(self) -> None:
-        self._something.set()
+    def wake(self) -> None:
+        """Run a loop iteration now, because the application has changed the core."""
+        self._has_work.set()
 
-    def error_taken(self) -> None:
-        self._errors_kept -= 1
+    def on_error_reported(self) -> None:
+        """Make room for another error (ERRORS_MAX)."""
+        self._unreported_errors -= 1
 
     def interrupt(self, error: ProxyError) -> None:
+        """Make the waiting poll, or else the next one, raise this error."""
         self._to_application.send_nowait(BackgroundError(error=error))
-        self._errors_kept += 1
+        self._unreported_errors += 1
 
     # Network side
 
     async def run(self) -> None:
+        """Run the network side until it is cancelled. Connections end with it."""
         self.core.start(self.clock.now())
         self._is_running = True
         try:
@@ -266,27 +274,27 @@ class NetworkLoop(Generic[Core]):
             self._end()
 
     async def _iterate(self, connections: BrokerConnections) -> None:
-        self._something = trio.Event()
-        self._take(self.clock.now())
+        self._has_work = trio.Event()
+        self._process_inputs(self.clock.now())
         self._note_nodes(connections)
         for request in self.core.poll(self.clock.now()):
-            self.metrics.sent(request)
+            self.metrics.on_sent(request)
             connections.send(request)
         self._report_application(self.core.events())
-        iterated, self._iterated = self._iterated, trio.Event()
+        iterated, self._iteration_done = self._iteration_done, trio.Event()
         iterated.set()
         with trio.move_on_at(
             max(self.clock.in_trio_time(self.core.next_deadline), trio.current_time() + ITERATION_MIN_S)
         ):
-            await self._something.wait()
+            await self._has_work.wait()
 
-    def _take(self, now: float) -> None:
-        self._take_events(now)
+    def _process_inputs(self, now: float) -> None:
+        self._process_events(now)
         while self._outcomes:
             request, outcome = self._outcomes.popleft()
             self.core.on_response(request, outcome, now)
 
-    def _take_events(self, now: float) -> None:
+    def _process_events(self, now: float) -> None:
         while True:
             try:
                 event = self._from_application.receive_nowait()
@@ -314,7 +322,7 @@ class NetworkLoop(Generic[Core]):
     def _on_outcome(self, request: UnsentRequest, outcome: Outcome) -> None:
         self.metrics.on_outcome(request, outcome)
         self._outcomes.append((request, outcome))
-        self._something.set()
+        self._has_work.set()
 
     def _note_nodes(self, connections: BrokerConnections) -> None:
         """Use addresses of Metadata and FindCoordinator responses."""
@@ -334,37 +342,40 @@ class NetworkLoop(Generic[Core]):
                 self.observe(note_of(event))
             if isinstance(event, CallDone):
                 self._finish(event)
-            elif self._is_reported(event):
+            elif self._admit_event(event):
                 self._to_application.send_nowait(event)
 
-    def _is_reported(self, event: BackgroundEvent) -> bool:
-        """Return True if the application gets an event: one unread FetchArrived is enough, and errors are limited."""
+    def _admit_event(self, event: BackgroundEvent) -> bool:
+        """Count an event and return True if the application gets it.
+
+        One unread FetchArrived is enough, and errors are limited.
+        """
         if isinstance(event, CatchUpChanged):
             return False
         if isinstance(event, FetchArrived):
             was_reported, self._is_arrival_reported = self._is_arrival_reported, True
             return not was_reported
         if isinstance(event, BackgroundError):
-            if self._errors_kept >= ERRORS_MAX:
+            if self._unreported_errors >= ERRORS_MAX:
                 return False
-            self._errors_kept += 1
+            self._unreported_errors += 1
         return True
 
     def _finish(self, result: CallDone) -> None:
-        cell = self._cells.pop(result.call_id, None)
-        if cell is not None:
-            cell.result = result
-            cell.done.set()
+        waiting_call = self._waiting_calls.pop(result.call_id, None)
+        if waiting_call is not None:
+            waiting_call.result = result
+            waiting_call.done.set()
 
     def _end(self) -> None:
         self._is_running = False
-        self.closed = self.closed or "the consumer is closed"
+        self.closed_reason = self.closed_reason or "the consumer is closed"
         self.core.stop(self.clock.now())
-        error = ConsumerClosed(self.closed)
-        for call_id in list(self._cells):
+        error = ConsumerClosed(self.closed_reason)
+        for call_id in list(self._waiting_calls):
             self._finish(CallDone(call_id=call_id, error=error))
         self._to_application.close()
-        self._iterated.set()
+        self._iteration_done.set()
 
 
 class NetworkTask(NetworkLoop[ConsumerCore]):
@@ -377,14 +388,14 @@ class NetworkTask(NetworkLoop[ConsumerCore]):
         now = self.clock.now()
         is_due = now >= self.core.next_deadline
         """True after a suspension, for example, in which the session or a delay may have ended."""
-        waits = continues or self.closed or is_due or self._from_application.statistics().current_buffer_used
+        waits = continues or self.closed_reason or is_due or self._from_application.statistics().current_buffer_used
         if not waits and self.core.begin_poll_quietly(now):
             await trio.lowlevel.checkpoint()
         else:
             await self.call(lambda call_id: PollBegan(call_id, continues))
 
-    def _take(self, now: float) -> None:
-        super()._take(now)
+    def _process_inputs(self, now: float) -> None:
+        super()._process_inputs(now)
         if self._is_waited_for and self._is_member:
             self.core.membership.polled(now)
 

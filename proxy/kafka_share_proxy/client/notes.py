@@ -44,10 +44,12 @@ Observe = Callable[[ConsumerNote], None]
 """Receiver of the events. It must be fast and must not raise, because an error would end the consumer."""
 
 
-def ignore(_: ConsumerNote) -> None: ...
+def ignore(_: ConsumerNote) -> None:
+    """Ignore a note: the default observer."""
 
 
 def note_of(event: PartitionsLost | CatchUpChanged) -> ConsumerNote:
+    """Return the note for an event."""
     if isinstance(event, PartitionsLost):
         return ConsumerNote(PARTITIONS_LOST, {"partitions": shown(event.partitions), "reason": event.reason})
     facts = {
@@ -61,6 +63,8 @@ def note_of(event: PartitionsLost | CatchUpChanged) -> ConsumerNote:
 
 
 def on_state(event: str, observe: Observe) -> Callable[[StateChange[Any]], None]:
+    """Return a callback that reports the transitions of a state machine as notes named `event`."""
+
     def note(change: StateChange[Any]) -> None:
         facts = {"before": change.before.value, "after": change.after.value, "reason": change.reason}
         LOGGER.debug("%s: %s -> %s (%s)", event, change.before.value, change.after.value, change.reason)

@@ -16,7 +16,7 @@ from kafka_share_proxy.consumer.troubles import TroubleKind
 CLOSE_S = 30.0
 """Seconds for the last call of the listener, requests in flight, and leaving the group."""
 CANCELLED_CLOSE_S = 2.0
-"""If the block was cancelled, since its end is awaited."""
+"""Seconds for the same after a cancellation, because the canceller waits for the block."""
 
 SLOW_CLOSE_S = 3.0
 """Seconds after which a close is logged as slow, with what it waits for."""
@@ -44,7 +44,7 @@ class OpenBlock(Generic[Opened]):
     def __init__(self, make: Callable[[], tuple[NetworkLoop[Any], Opened]]) -> None:
         """Prepare the block. `make` raises if the arguments are invalid."""
         self._make = make
-        self._nursery_of = trio.open_nursery()
+        self._nursery_manager = trio.open_nursery()
         self._network_scope = trio.CancelScope(shield=True)
         """Shielded, so that the group is left also if the block was cancelled."""
         self._consumer: Opened | None = None
@@ -56,9 +56,9 @@ class OpenBlock(Generic[Opened]):
     async def __aenter__(self) -> Opened:
         if self._consumer is not None:
             raise RuntimeError("this consumer was opened before: open another one")
-        network, consumer = self._make()  # before anything runs: what is wrong with it has no consequences
+        network, consumer = self._make()  # before anything runs: an error has no consequences then
         self._consumer, self._network = consumer, network
-        self._nursery = nursery = await self._nursery_of.__aenter__()
+        self._nursery = nursery = await self._nursery_manager.__aenter__()
         nursery.start_soon(self._run, network, name="network task of a consumer")
         return consumer
 
@@ -76,9 +76,9 @@ class OpenBlock(Generic[Opened]):
         finally:
             self._network_scope.cancel()
             if isinstance(error, trio.Cancelled | BaseExceptionGroup) and not isinstance(error, Exception):
-                await self._nursery_of.__aexit__(kind, error, trace)
+                await self._nursery_manager.__aexit__(kind, error, trace)
             else:
-                await self._nursery_of.__aexit__(None, None, None)
+                await self._nursery_manager.__aexit__(None, None, None)
         return False
 
     async def _close(self) -> None:

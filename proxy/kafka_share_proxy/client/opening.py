@@ -62,29 +62,30 @@ def open_consumer(
 
     Args:
         bootstrap: `host:port,host:port`, or several of these.
-        group: the group id. None: the consumer can neither subscribe nor commit.
-        topics: to subscribe to.
-        pattern: a regular expression over whole topic names, to subscribe to all that match.
-        partitions: to read without sharing them.
+        group: group id. Without a group the consumer can neither subscribe nor commit.
+        topics: topics to subscribe to.
+        pattern: regular expression. The consumer subscribes to all topics whose whole name matches.
+        partitions: partitions to read without sharing them with a group.
         listener: callbacks of rebalances. Without one, the result of poll shows them.
         revoke_in_same_poll: release partitions within the poll that reports their revocation, as Kafka's own clients
             do.
         check_crcs: compare checksums of record batches.
-        key_deserializer: makes objects of the bytes of keys; not called for null.
+        key_deserializer: converts the bytes of keys to objects. It is not called for null.
         value_deserializer: the same for values. Errors are raised as RecordDeserializationError.
         individual_commits: `done` and `work` note records in any order, and `commit` commits them.
         max_poll_records: maximum number of records that one poll returns, per flow where a second one catches up.
         client_id: name of the program in requests, in quotas and in the logs of brokers.
-        tls: True: certificates that the system trusts; or a context of your own.
-        sasl: mechanism, user name, password; the password may be what reads it. Or OAuthBearer(token callback).
-        connect: dials (host, port).
-        observe: receives notes (notes.py), for logs and metrics; must not raise.
+        tls: True to trust the certificates that the system trusts, or an ssl.SSLContext.
+        sasl: (mechanism, user name, password), where the password may be a function that returns it, or
+            OAuthBearer(token callback).
+        connect: async function that dials (host, port) and returns a trio.SocketStream or another Trio stream.
+        observe: function that receives notes (notes.py), for logs and metrics. It must not raise.
         interceptors: see records as poll returns them, and offsets as they are committed (KIP-42).
-        options: fields of ConsumerOptions by name, `auto_offset_reset="earliest"` for one.
+        options: fields of ConsumerOptions by name, for example `auto_offset_reset="earliest"`.
 
     Raises:
-        ConfigurationError: settings that cannot work, alone or together; nothing has been sent.
-        ValueError: a name that no topic or partition can have.
+        ConfigurationError: the settings cannot work, alone or together. Nothing has been sent.
+        ValueError: no topic or partition can have a name like this.
     """
     check_arguments(
         {
@@ -104,7 +105,7 @@ def open_consumer(
     )
     checked = checked_options(ConsumerOptions, group, options)
     settings = connection_settings(bootstrap, client_id, tls, sasl, connect)
-    reading = _Reading.checked(checked, topics, pattern, partitions)
+    source = _Source.checked(checked, topics, pattern, partitions)
     _check_together(checked, listener, revoke_in_same_poll, individual_commits, max_poll_records)
 
     def make() -> tuple[NetworkTask, Consumer]:
@@ -119,13 +120,15 @@ def open_consumer(
             interceptors=tuple(interceptors),
             deserializers=Deserializers(key_deserializer, value_deserializer),
         )
-        reading.begin(consumer)
+        source.begin(consumer)
         return network, consumer
 
     return OpenBlock(make)
 
 
-class _Reading(NamedTuple):
+class _Source(NamedTuple):
+    """Topics, pattern or partitions that a consumer reads from its start."""
+
     topics: Iterable[str]
     pattern: str | None
     partitions: list[PartitionName]
@@ -137,13 +140,13 @@ class _Reading(NamedTuple):
         topics: Iterable[str],
         pattern: str | None,
         partitions: Iterable[PartitionName],
-    ) -> _Reading:
-        reading = cls(topics if isinstance(topics, str) else list(topics), pattern, list(partitions))
-        if sum(map(bool, (reading.topics, pattern is not None, reading.partitions))) > 1:
+    ) -> _Source:
+        source = cls(topics if isinstance(topics, str) else list(topics), pattern, list(partitions))
+        if sum(map(bool, (source.topics, pattern is not None, source.partitions))) > 1:
             raise ConfigurationError("topics, pattern and partitions exclude each other")
-        if options.group_id is None and (reading.topics or pattern is not None):
+        if options.group_id is None and (source.topics or pattern is not None):
             raise ConfigurationError("topics and pattern need a group: say group=, or name partitions")
-        return reading
+        return source
 
     def begin(self, consumer: Consumer) -> None:
         if self.topics or self.pattern is not None:
@@ -170,7 +173,7 @@ def _check_together(
 
 def _network_task(options: ConsumerOptions, settings: ConnectionSettings, observe: Observe) -> NetworkTask:
     metrics = ClientMetrics()
-    observe = metrics.observing(observe)
+    observe = metrics.observed_by(observe)
     core = ConsumerCore(
         options,
         jitter=jitter,

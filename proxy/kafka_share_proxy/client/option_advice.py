@@ -1,11 +1,11 @@
-"""Which option is meant by an unknown name: those of other clients by their meaning, misspellings by their letters."""
+"""Suggestions for unknown option names: names of other clients by their meaning, misspellings by their letters."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
 
-_MEANT = {
+_ADVICE_BY_NAME = {
     "group_id": "say group=",
     "bootstrap_servers": "the first argument of open_consumer names the servers",
     "brokers": "the first argument of open_consumer names the servers",
@@ -44,20 +44,21 @@ _MEANT = {
     "topic": "say topics=, a list",
 }
 """Name in other clients, with `_` for `.` -> what to write here."""
-_PREFIXES = {"ssl_": "say tls=True, or tls= with an ssl.SSLContext", "sasl_oauth": "say sasl="}
+_ADVICE_BY_PREFIX = {"ssl_": "say tls=True, or tls= with an ssl.SSLContext", "sasl_oauth": "say sasl="}
 SIMILAR_MIN = 0.75
+"""Similarity from which on a name counts as a misspelling (difflib.SequenceMatcher.ratio)."""
 
 
 def option_advice(name: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
     """Return what to write in place of an unknown option. `elsewhere`: options of the other kind of consumer."""
     plain = name.lower().replace(".", "_").replace("-", "_")
-    if plain in _MEANT:
-        return _MEANT[plain]
+    if plain in _ADVICE_BY_NAME:
+        return _ADVICE_BY_NAME[plain]
     if plain in known:
         return f"write {plain}="
     if plain.endswith("_ms") and f"{plain[:-3]}_s" in known:
         return f"say {plain[:-3]}_s=, in seconds"
-    for prefix, advice in _PREFIXES.items():
+    for prefix, advice in _ADVICE_BY_PREFIX.items():
         if plain.startswith(prefix):
             return advice
     if name in elsewhere:

@@ -1,4 +1,4 @@
-"""Records as returned to the application: opened on its side of the channel, built on access.
+"""Records as returned to the application. Batches are opened on its side of the channel, records built on access.
 
 A corrupt batch ends its chunk: the records before it are valid, and the position stays at the corrupt batch
 (client/README.md rule 15).
@@ -177,7 +177,7 @@ class Piece(PolledRecords):
         return iterator
 
 
-class MadeRecords(PolledRecords):
+class BuiltRecords(PolledRecords):
     """Records that are already built. They may be a selection of the records of their parts, and may be changed."""
 
     def __init__(self, parts: Iterable[PartitionRecords], records: Iterable[ConsumerRecord]) -> None:
@@ -223,7 +223,7 @@ class MadeRecords(PolledRecords):
         return zip(((part,) for part in self.parts), of_part, strict=True)
 
 
-def opened(
+def open_chunk(
     chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool = True, key_filter: KeyFilter | None = None
 ) -> Iterator[PartitionRecords]:
     """Return the records of a chunk, from its first offset up to its end.
@@ -239,13 +239,13 @@ def opened(
     Raises:
         RecordsUnreadable: a batch is corrupt. All parts before it are valid.
     """
-    parts = _opened(chunk, read_committed=read_committed, check_crcs=check_crcs)
+    parts = _open_batches(chunk, read_committed=read_committed, check_crcs=check_crcs)
     if key_filter is None or chunk.is_filtered:
         return parts
-    return (selected for part in parts for selected in _selected(part, key_filter))
+    return (selected for part in parts for selected in _select(part, key_filter))
 
 
-def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> Iterator[PartitionRecords]:
+def _open_batches(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> Iterator[PartitionRecords]:
     until = math.inf if chunk.until is None else chunk.until
     aborted = chunk.aborted if read_committed else None
     position, epoch = chunk.first, NO_EPOCH
@@ -263,7 +263,7 @@ def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> I
         yield PartitionRecords(chunk.partition, LazyRecords(), chunk.next_offset, epoch, chunk.flow)
 
 
-def _selected(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
+def _select(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
     """Return the records that match a filter, in parts. The last part has no records, but the next offset of all."""
     unwanted = [(offset, offset) for offset in key_filter.unwanted(part.records)]
     if not unwanted:

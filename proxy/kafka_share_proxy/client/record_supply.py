@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from kafka_share_proxy.client.polled_records import PartitionRecords, RecordsUnreadable, opened
+from kafka_share_proxy.client.polled_records import PartitionRecords, RecordsUnreadable, open_chunk
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk, FetchRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
@@ -24,7 +24,7 @@ Room = Callable[[TopicPartition], int]
 """Function that returns the number of records of a partition that may be returned."""
 
 
-class _Reading:
+class _ChunkReader:
     """A chunk whose batches are opened one by one."""
 
     __slots__ = ("_check_crcs", "_head", "_options", "_parts", "_position", "_source", "chunk", "opened_bytes")
@@ -41,7 +41,7 @@ class _Reading:
         self._parts = self._opened()
 
     def _opened(self) -> Iterator[PartitionRecords]:
-        return opened(
+        return open_chunk(
             self.chunk._replace(first=self._position),
             read_committed=self._options.read_committed,
             check_crcs=self._check_crcs,
@@ -83,7 +83,7 @@ class RecordSupply:
         self._core = core
         self._fetches = fetches or core.fetches
         self._check_crcs = check_crcs
-        self._ready: deque[_Reading] = deque()
+        self._ready: deque[_ChunkReader] = deque()
 
     def take(
         self, records_max: int, room: Room, bytes_max: int = POLL_BYTES_MAX, *, may_raise: bool = True
@@ -95,31 +95,31 @@ class RecordSupply:
             RecordsUnreadable: the next batch cannot be read. Its position stays, and it is read again. Without
                 `may_raise`, a later call raises it.
         """
-        parts = self._of_ready(records_max, room, may_raise)
+        parts = self._take_ready(records_max, room, may_raise)
         if not parts and records_max > 0:
             options = self._core.options
             chunks = self._fetches.take(bytes_max)
-            self._ready.extend(_Reading(each, options, check_crcs=self._check_crcs) for each in chunks)
-            parts = self._of_ready(records_max, room, may_raise)
+            self._ready.extend(_ChunkReader(each, options, check_crcs=self._check_crcs) for each in chunks)
+            parts = self._take_ready(records_max, room, may_raise)
         return parts
 
-    def _of_ready(self, records_max: int, room: Room, may_raise: bool) -> list[PartitionRecords]:
-        take = _Taking(records_max, room)
-        retained_readings: deque[_Reading] = deque()
+    def _take_ready(self, records_max: int, room: Room, may_raise: bool) -> list[PartitionRecords]:
+        collector = _PartCollector(records_max, room)
+        retained: deque[_ChunkReader] = deque()
         try:
-            while self._ready and not take.is_full:
-                reading = self._ready.popleft()
-                if self._fetches.is_stale(reading.chunk):
+            while self._ready and not collector.is_full:
+                reader = self._ready.popleft()
+                if self._fetches.is_stale(reader.chunk):
                     continue
-                if not self._fetches.may_return(reading.chunk) or not take.all_of(reading, may_raise=may_raise):
-                    retained_readings.append(reading)
+                if not self._fetches.may_return(reader.chunk) or not collector.add_from(reader, may_raise=may_raise):
+                    retained.append(reader)
         finally:
-            _close_beyond_budget(retained_readings, keep_last=take.is_full)
-            self._ready.extendleft(reversed(retained_readings))
-        return take.parts
+            _close_beyond_budget(retained, keep_last=collector.is_full)
+            self._ready.extendleft(reversed(retained))
+        return collector.parts
 
 
-class _Taking:
+class _PartCollector:
     """Parts of chunks that one poll takes."""
 
     def __init__(self, records_max: int, room: Room) -> None:
@@ -127,7 +127,7 @@ class _Taking:
         self._remaining = records_max
         self._room = room
         self._rooms: dict[TopicPartition, int] = {}
-        self._stopped: set[TopicPartition] = set()
+        self._partitions_with_rest: set[TopicPartition] = set()
         """Partitions with kept records, before any later ones."""
         self._opened = 0
 
@@ -136,20 +136,20 @@ class _Taking:
         """True if the poll has all records that it needs, or has reached the limit of opened bytes."""
         return self._remaining <= 0 or self._opened >= OPENED_BYTES_MAX
 
-    def all_of(self, reading: _Reading, *, may_raise: bool) -> bool:
+    def add_from(self, reader: _ChunkReader, *, may_raise: bool) -> bool:
         """Take as many records of a chunk as allowed. Return True at its end. Raises RecordsUnreadable."""
-        partition = reading.chunk.partition
-        if partition in self._stopped:
+        partition = reader.chunk.partition
+        if partition in self._partitions_with_rest:
             return False
         room = self._rooms.get(partition)
         room = self._room(partition) if room is None else room
         while not self.is_full:
             try:
-                part = reading.part()
+                part = reader.part()
             except RecordsUnreadable:
                 if may_raise and not self.parts:
                     raise
-                reading.close()
+                reader.close()
                 break
             if part is None:
                 self._rooms[partition] = room
@@ -160,22 +160,22 @@ class _Taking:
                 count = len(now.records)
                 self._remaining -= count
                 room -= count
-                self._opened += reading.opened_bytes
-                reading.advance(later, now.next_offset)
+                self._opened += reader.opened_bytes
+                reader.advance(later, now.next_offset)
             if later is not None:
                 break
-        self._stopped.add(partition)
+        self._partitions_with_rest.add(partition)
         return False
 
 
-def _close_beyond_budget(readings: deque[_Reading], *, keep_last: bool) -> None:
+def _close_beyond_budget(readers: deque[_ChunkReader], *, keep_last: bool) -> None:
     """Drop opened batches that no poll may return now, where they take too much memory together.
 
     Args:
-        readings: chunks that this poll has passed over, or not taken to their end.
+        readers: chunks that this poll has passed over, or not taken to their end.
         keep_last: True if the poll was full: then it stopped at the last one, with which the next poll begins.
     """
-    waiting = list(readings)[: -1 if keep_last else None]
+    waiting = list(readers)[: -1 if keep_last else None]
     held_bytes = sum(each.held_bytes for each in waiting)
     for each in waiting:
         if held_bytes <= OPENED_BYTES_MAX:

@@ -168,7 +168,7 @@ class ShareConsumer(ClusterCalls):
     def wakeup(self) -> None:
         """Make the waiting poll, or else the next one, raise WokenUp. In Trio, prefer to cancel the poll."""
         self._network.interrupt(WokenUp("wakeup was called"))
-        self._network.nudge()
+        self._network.wake()
 
     # What becomes of them
 
@@ -251,14 +251,14 @@ class ShareConsumer(ClusterCalls):
         with trio.CancelScope() as scope:
             now = self._network.clock.now()
             job = self._core.begin_work(record.origin, record.offset, record.delivery, scope.cancel, now)
-            self._network.nudge()
+            self._network.wake()
             ended = AcknowledgeType.RELEASE
             try:
                 yield record
                 ended = AcknowledgeType.ACCEPT
             finally:
                 is_held = self._core.end_work(job, ended, self._network.clock.now())
-                self._network.nudge()
+                self._network.wake()
         if not is_held:
             raise job.hold.lost or LockLostError(f"{record.origin} at offset {record.offset}: the lock is lost")
 
@@ -279,7 +279,7 @@ class ShareConsumer(ClusterCalls):
     def commit_nowait(self) -> None:
         """Send the acknowledgements made so far without waiting. The next poll calls the callback with the results."""
         self._core.send_at_once({(each.origin, each.offset) for each in copy(self._iterated)})
-        self._network.nudge()
+        self._network.wake()
 
     def state(self) -> ShareConsumerState:
         """Return the states of the consumer, for logs and tests."""
@@ -293,7 +293,7 @@ class ShareConsumer(ClusterCalls):
 
     async def close(self) -> None:
         """Send the acknowledgements and leave. Brokers release records still held. `open_share_consumer` calls this."""
-        if self._network.closed:
+        if self._network.closed_reason:
             return
         try:
             await self.unsubscribe()
@@ -305,7 +305,7 @@ class ShareConsumer(ClusterCalls):
     async def _wait_for_records(self, deadline: float) -> list[ShareRecord]:
         self._core.begin_poll(self._network.clock.now())
         self._core.is_polling = True
-        self._network.nudge()
+        self._network.wake()
         while True:
             self._run_callbacks()
             self._raise_errors()
@@ -347,7 +347,7 @@ class ShareConsumer(ClusterCalls):
             while True:  # terminates: the channel holds a limited number of errors
                 event = self._network.background.receive_nowait()
                 if isinstance(event, event_types.BackgroundError):
-                    self._network.error_taken()
+                    self._network.on_error_reported()
                     self._errors[str(event.error)] = event.error
         for text in self._errors:
             raise self._errors.pop(text)

@@ -56,21 +56,23 @@ def open_share_consumer(
     Args:
         bootstrap: `host:port,host:port`, or several of these.
         group: the share group.
-        topics: to subscribe to.
+        topics: topics to subscribe to.
         on_acknowledged: called with the results of acknowledgements, within poll, commit, unsubscribe and close.
         check_crcs: compare checksums of record batches.
-        key_deserializer: makes objects of the bytes of keys; not called for null.
+        key_deserializer: converts the bytes of keys to objects. It is not called for null.
         value_deserializer: the same for values. Errors are raised as RecordDeserializationError.
         client_id: name of the program in requests, in quotas and in the logs of brokers.
-        tls: True: certificates that the system trusts; or a context of your own.
-        sasl: mechanism, user name, password; the password may be what reads it. Or OAuthBearer(token callback).
-        connect: dials (host, port).
-        observe: receives transitions, acknowledgements and renewals, for logs and metrics; must not raise.
-        options: fields of ShareConsumerOptions by name, `acknowledgement_mode="explicit"` for one.
+        tls: True to trust the certificates that the system trusts, or an ssl.SSLContext.
+        sasl: (mechanism, user name, password), where the password may be a function that returns it, or
+            OAuthBearer(token callback).
+        connect: async function that dials (host, port) and returns a trio.SocketStream or another Trio stream.
+        observe: function that receives transitions, acknowledgements and renewals, for logs and metrics. It must not
+            raise.
+        options: fields of ShareConsumerOptions by name, for example `acknowledgement_mode="explicit"`.
 
     Raises:
-        ConfigurationError: settings that cannot work, alone or together; nothing has been sent.
-        ValueError: a name that no topic can have.
+        ConfigurationError: the settings cannot work, alone or together. Nothing has been sent.
+        ValueError: no topic can have a name like this.
     """
     check_arguments(
         {
@@ -106,7 +108,7 @@ def _network_and_consumer(
     deserializers: Deserializers,
 ) -> tuple[NetworkLoop[ShareCore], ShareConsumer]:
     metrics = ClientMetrics()
-    observe = metrics.observing(observe)
+    observe = metrics.observed_by(observe)
     note = note_results(observe)
 
     def on_result(result: AcknowledgementResult) -> None:

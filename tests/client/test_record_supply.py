@@ -69,7 +69,7 @@ def test_what_was_kept_is_forgotten_when_its_position_moves() -> None:
 
 
 def test_what_was_kept_waits_while_its_partition_is_paused_or_to_be_revoked() -> None:
-    for stop, go_on in (("pause", "resume"), ("hold_back", "let_go_on")):
+    for stop, go_on in (("pause", "resume"), ("hold_back", "end_hold_back")):
         world = Buffered(A0, A1)
         world.add(batch(0, 5), 0, 5)
         world.add(batch(0, 2), 0, 2, A1)

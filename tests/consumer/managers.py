@@ -28,7 +28,7 @@ def found_coordinator(node_id: int = 1) -> CoordinatorRequests:
     """A coordinator that is known."""
     manager = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
     manager.start(NOW)
-    manager.need(NOW, "a test")
+    manager.find(NOW, "a test")
     respond(manager, only(manager), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
     return manager
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_share_proxy.consumer.events import Subscribe
-from kafka_share_proxy.consumer.share.share_core import ShareCore, Taken
+from kafka_share_proxy.consumer.share.share_core import ShareCore, ShareDelivery
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -361,7 +361,7 @@ class ShareMember:
         kafka: Any = self.world.kafka
         return kafka
 
-    def poll(self, seconds: float = 5.0) -> Taken:
+    def poll(self, seconds: float = 5.0) -> ShareDelivery:
         """Poll as the application, which waits this long for records."""
         self.core.begin_poll(self.world.now)
         self.core.is_polling = True

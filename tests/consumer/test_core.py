@@ -467,7 +467,7 @@ def test_a_poll_that_nothing_depends_on_only_says_that_the_application_is_alive(
         world.run(3.0)
     assert member.chain()[-1] == "STABLE"
     ledger = member.core.ledger
-    ledger.requested([P0], 99)
+    ledger.request([P0], 99)
     assert ledger.unreported == {P0}
     assert member.core.begin_poll_quietly(world.now)
     assert member.end_poll().to_be_revoked == {P0}
@@ -476,7 +476,7 @@ def test_a_poll_that_nothing_depends_on_only_says_that_the_application_is_alive(
         ledger.delay([P0])
         assert member.core.begin_poll_quietly(world.now), "what is delayed is not completed"
         assert ledger.next == {P0}
-    ledger.lost([P0])
+    ledger.add_lost([P0])
     assert member.end_poll().lost == {P0}
     assert member.core.begin_poll_quietly(world.now)
     assert member.end_poll().lost == NOTHING

@@ -32,18 +32,18 @@ def test_nothing_watched_sends_no_request() -> None:
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_missing_topics_are_made_only_where_that_is_allowed(allowed: bool) -> None:
-    metadata = MetadataRequests(OPTIONS, backoff(), makes_topics=allowed)
+    metadata = MetadataRequests(OPTIONS, backoff(), creates_topics=allowed)
     metadata.watch({"a"})
     assert only(metadata).message.allow_auto_topic_creation is allowed
 
 
 def test_topics_of_others_are_requested_on_demand() -> None:
     metadata = known_topics(p=2)
-    assert metadata.partition_counts(["p", "q", "x"], NOW) is None
+    assert metadata.partition_counts(["p", "q", "x"]) is None
     request = only(metadata, NOW + 1)
     assert [each.name for each in request.message.topics] == ["p", "q", "x"]
     on_topics(metadata, request, p=2, q=3, x=0)
-    assert metadata.partition_counts(["p", "q", "x"], NOW) == {"p": 2, "q": 3}, "x does not exist"
+    assert metadata.partition_counts(["p", "q", "x"]) == {"p": 2, "q": 3}, "x does not exist"
 
 
 def test_an_older_epoch_is_not_believed_and_a_topic_made_anew_is() -> None:

@@ -397,7 +397,7 @@ class NetworkTask(NetworkLoop[ConsumerCore]):
     def _process_inputs(self, now: float) -> None:
         super()._process_inputs(now)
         if self._is_waited_for and self._is_member:
-            self.core.membership.polled(now)
+            self.core.membership.on_poll(now)
 
     def _handle(self, event: ToNetwork, now: float) -> None:
         match event:

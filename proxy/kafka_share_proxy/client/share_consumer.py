@@ -41,7 +41,7 @@ RESULTS_MAX = 10_000
 OnAcknowledged = Callable[[AcknowledgementResult], None]
 """Called in poll, commit, unsubscribe and close, in the task of the caller. These calls raise its exceptions."""
 
-KINDS = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW)
+ACKNOWLEDGE_TYPES = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW)
 
 
 class ShareConsumerState(NamedTuple):
@@ -170,7 +170,7 @@ class ShareConsumer(ClusterCalls):
         self._network.interrupt(WokenUp("wakeup was called"))
         self._network.wake()
 
-    # What becomes of them
+    # Acknowledgements
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> bool:
         """Acknowledge a record. It is sent with the next poll or commit, and replaces an earlier one that was not sent
@@ -185,9 +185,9 @@ class ShareConsumer(ClusterCalls):
         Raises:
             ConfigurationError: in the implicit mode. ValueError: it is acknowledged already, or the kind is invalid.
         """
-        self._needs_explicit("acknowledge")
-        if kind not in KINDS:
-            raise ValueError(f"{kind!r}: one of {', '.join(each.name for each in KINDS)}")
+        self._require_explicit("acknowledge")
+        if kind not in ACKNOWLEDGE_TYPES:
+            raise ValueError(f"{kind!r}: one of {', '.join(each.name for each in ACKNOWLEDGE_TYPES)}")
         renewed = record if kind is AcknowledgeType.RENEW else None
         kind = AcknowledgeType(kind)
         return self._core.acknowledge(record.origin, record.offset, record.delivery, kind, renewed=renewed)
@@ -203,7 +203,7 @@ class ShareConsumer(ClusterCalls):
 
         Returns, Raises: as in `acknowledge`. ValueError: the delay is out of range.
         """
-        self._needs_explicit("release")
+        self._require_explicit("release")
         if delay_s is not None and not 0 <= delay_s <= DELAY_MS_MAX / 1000:
             raise ValueError(f"delay_s {delay_s}: 0 to {DELAY_MS_MAX // 1000} seconds are possible")
         delay_ms = None if delay_s is None else math.ceil(delay_s * 1000)
@@ -220,7 +220,7 @@ class ShareConsumer(ClusterCalls):
             LockLostError: a lock has ended. ConsumerError: it was refused; UNSUPPORTED_VERSION: brokers before 4.2.
             ConfigurationError, ValueError: as in `acknowledge`. No request is sent then.
         """
-        self._needs_explicit("renew")
+        self._require_explicit("renew")
         holds = [self._core.held.find(each.origin, each.offset, each.delivery) for each in records]
         for hold in holds:
             if hold.lost is not None:
@@ -247,7 +247,7 @@ class ShareConsumer(ClusterCalls):
             LockLostError: the lock was lost before or in the block. Another member may be processing the record.
             ConfigurationError: in the implicit mode. ValueError: it is acknowledged already, or being processed.
         """
-        self._needs_explicit("work")
+        self._require_explicit("work")
         with trio.CancelScope() as scope:
             now = self._network.clock.now()
             job = self._core.begin_work(record.origin, record.offset, record.delivery, scope.cancel, now)
@@ -271,14 +271,14 @@ class ShareConsumer(ClusterCalls):
         Returns: partition -> None or the error of the broker. With INVALID_RECORD_STATE as its code, a lock had ended,
         and those records are delivered again. Empty if there was nothing to send.
         """
-        self._core.send_at_once({(each.origin, each.offset) for each in copy(self._iterated)})
+        self._core.send_now({(each.origin, each.offset) for each in copy(self._iterated)})
         results: Mapping[TopicPartition, ConsumerError | None] = await self._network.call(AwaitAcknowledgements)
         self._run_callbacks()
         return results
 
     def commit_nowait(self) -> None:
         """Send the acknowledgements made so far without waiting. The next poll calls the callback with the results."""
-        self._core.send_at_once({(each.origin, each.offset) for each in copy(self._iterated)})
+        self._core.send_now({(each.origin, each.offset) for each in copy(self._iterated)})
         self._network.wake()
 
     def state(self) -> ShareConsumerState:
@@ -352,6 +352,6 @@ class ShareConsumer(ClusterCalls):
         for text in self._errors:
             raise self._errors.pop(text)
 
-    def _needs_explicit(self, call: str) -> None:
+    def _require_explicit(self, call: str) -> None:
         if not self._options.is_explicit:
             raise ConfigurationError(f'{call} needs acknowledgement_mode="explicit" when the share consumer is opened')

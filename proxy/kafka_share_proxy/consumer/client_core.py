@@ -20,7 +20,7 @@ Options = TypeVar("Options", bound=ClientOptions)
 
 
 class ClientCore(Generic[Options]):
-    """Base class of what one network task drives. No request is sent before `start`."""
+    """Base class of the cores that a network task drives. No request is sent before `start`."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class ClientCore(Generic[Options]):
         jitter: Callable[[], float],
         on_coordinator_state: Callable[[StateChange[CoordinatorState]], None] | None,
         *,
-        makes_topics: bool = False,
+        creates_topics: bool = False,
         needs_weights: bool = False,
     ) -> None:
         self.options = options
@@ -45,7 +45,7 @@ class ClientCore(Generic[Options]):
         self.metadata = MetadataRequests(
             options,
             self._backoff(),
-            makes_topics=makes_topics,
+            creates_topics=creates_topics,
             needs_weights=needs_weights,
             troubles=self.troubles,
         )
@@ -69,6 +69,7 @@ class ClientCore(Generic[Options]):
         raise NotImplementedError
 
     def last_refusal(self, _call_id: int) -> ProxyError | None:
+        """Return the last error of a broker that a waiting call has met, if any."""
         return None
 
     def gauges(self) -> Mapping[str, float]:
@@ -76,6 +77,7 @@ class ClientCore(Generic[Options]):
         raise NotImplementedError
 
     def give_up(self, call_id: int) -> None:
+        """Forget a call whose caller has stopped waiting."""
         raise NotImplementedError
 
     def poll(self, now: float) -> list[UnsentRequest]:
@@ -95,6 +97,7 @@ class ClientCore(Generic[Options]):
         self.troubles.on_outcome(request, outcome, reports)
 
     def events(self) -> list[BackgroundEvent]:
+        """Remove and return the events for the application."""
         events, self._outbox = self._outbox, []
         return events
 

@@ -43,6 +43,7 @@ class ClientOptions:
 
 
 def common_mistakes(options: ClientOptions) -> list[str]:
+    """Return an error text for each wrong option that all kinds of consumers have."""
     problems = mistakes(options)
     if types_hold(options) and options.retry_backoff_s > options.retry_backoff_max_s:
         problems.append(

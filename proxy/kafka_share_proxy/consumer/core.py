@@ -56,6 +56,7 @@ ASSIGNORS: Sequence[Assignor] = (
     WeightedStickyAssignor(),
 )
 ERRORS_MAX = 100
+"""Maximum number of errors that wait for the application."""
 
 
 class ConsumerCore(ClientCore[ConsumerOptions]):
@@ -78,7 +79,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
             options,
             jitter,
             on_coordinator_state,
-            makes_topics=options.allow_auto_create_topics,
+            creates_topics=options.allow_auto_create_topics,
             needs_weights=options.group_protocol == "classic" and WeightedStickyAssignor.name in options.assignors,
         )
         backoff = self._backoff
@@ -87,8 +88,9 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.ledger = RevokeLedger()
         self._subscribed = False
         self._leave: tuple[int, float] | None = None
-        """Call, and the time after which commits no longer delay that."""
+        """Call id of a LeaveGroup that is due, and the time from which on commits no longer delay it."""
         self._leave_call: int | None = None
+        """Call id of a LeaveGroup in progress. 0 without a call that waits."""
         self._next_auto_commit = -math.inf
         self.flow = RebalanceFlow(self.rebalance_trace, options.delay_limits)
         self.offsets = OffsetRequests(options, self.metadata, self.positions, backoff(), self.troubles)
@@ -137,10 +139,10 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.coordinator.retry()
         self.positions.retry()
         if self._subscribed:
-            self.membership.polled(now)
+            self.membership.on_poll(now)
         self._auto_commit(now)
         self._release(self.ledger.begin_poll(), now)
-        self.catch_up.keep_up()
+        self.catch_up.follow_main()
 
     def begin_poll_quietly(self, now: float) -> bool:
         """Begin a poll that releases, commits and joins nothing. Return False if it would."""
@@ -150,7 +152,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         if self._subscribed:
             if not self.membership.is_polled:
                 return False
-            self.membership.polled(now)
+            self.membership.on_poll(now)
         self.ledger.begin_poll()
         return True
 
@@ -161,6 +163,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
 
     @property
     def flows(self) -> tuple[FetchRequests, FetchRequests]:
+        """Fetches of the main flow, and of the flow that catches up."""
         return self.fetches, self.catch_up.fetches
 
     def consumed(self, partition: TopicPartition, next_offset: int, flow: Flow = Flow.MAIN) -> None:
@@ -176,13 +179,13 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         for each in partitions:
             both = Position()
             for flow in (self.positions.get(each), self.catch_up.positions.get(each)):
-                both.was_processed(None if flow is None else flow.processed)
+                both.add_processed(None if flow is None else flow.processed)
             if both.processed is not None:
                 spans[each] = both.processed
         return spans
 
     def to_commit(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit when all delivered records are processed."""
+        """Return the offsets to commit when all delivered records are processed."""
         positions = ((each, self.positions.get(each)) for each in sorted(partitions))
         return {
             each: self.catch_up.consumed_offset(each, position.offset)
@@ -193,7 +196,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         }
 
     def split(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit. Each offset belongs to one flow."""
+        """Return the offsets to commit, where each offset of the application belongs to one of two flows."""
         return {each: self.catch_up.split(each, offset) for each, offset in offsets.items()}
 
     def delay_revoke(self, partitions: Iterable[TopicPartition], now: float) -> bool:
@@ -210,7 +213,9 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
     # Events
 
     def handle(self, event: ApplicationEvent, now: float) -> None:
-        """Raises ConfigurationError for a call that needs a group, without one, and ValueError for an invalid regular
+        """Process an event of the application.
+
+        Raises ConfigurationError for a call that needs a group, without one, and ValueError for an invalid regular
         expression.
         """
         self._check(event)
@@ -219,8 +224,8 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
                 self._change_subscription(event, now)
             case event_types.LeaveGroup(call_id):
                 self._leave = (call_id, now + self.options.request_timeout_s)
-                self._let_go_of_everything(now)
-                self._read_nothing_but(frozenset())
+                self._commit_and_release_all(now)
+                self._assign_only(frozenset())
             case event_types.Commit(call_id, offsets):
                 self._absorb(self._slots.commit(offsets, call_id), now)
             case event_types.FetchCommitted(call_id, partitions):
@@ -228,7 +233,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
             case event_types.ListOffsets(call_id, timestamps):
                 self.offsets.query(timestamps, lambda result: [_done(call_id, result)], call_id)
             case event_types.AckPartitionsRevoked(_, partitions):
-                self.ledger.regained(partitions)
+                self.ledger.cancel(partitions)
                 self._release(partitions, now)
             case event_types.AckPartitionsAssigned(rebalance_id):
                 self.membership.acknowledge_assigned(rebalance_id, now)
@@ -240,7 +245,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
                 self.positions.pause(partitions)
             case event_types.Resume(partitions):
                 self.positions.resume(partitions)
-        self.catch_up.keep_up()
+        self.catch_up.follow_main()
 
     def last_refusal(self, call_id: int) -> ProxyError | None:
         return self.commits.last_refusal(call_id)
@@ -271,7 +276,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self._finish_leaving(now)
         if self._subscribed and (matching := self.metadata.matching()):
             self.membership.subscribe(matching)
-        self.catch_up.keep_up()
+        self.catch_up.follow_main()
         requests = super().poll(now)
         if self._leave is not None:
             self.next_deadline = min(self.next_deadline, self._leave[1])
@@ -309,18 +314,18 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         if isinstance(event, event_types.Subscribe) and (event.topics or event.pattern):
             self.metadata.watch(event.topics, event.pattern)
             if not self._subscribed:
-                self._let_go_of_everything(now)
-                self._read_nothing_but(frozenset())
+                self._commit_and_release_all(now)
+                self._assign_only(frozenset())
             self._subscribed, self._leave = True, None
             if event.pattern is None:
                 self.membership.subscribe(event.topics)
             return
-        self._let_go_of_everything(now)
+        self._commit_and_release_all(now)
         if self._subscribed:
             self._leave = (self._leave or (0, 0.0))[0], now + self.options.request_timeout_s
         partitions = event.partitions if isinstance(event, event_types.Assign) else frozenset()
         self.metadata.watch(self._topics_of(partitions))
-        self._read_nothing_but(partitions)
+        self._assign_only(partitions)
 
     def _topics_of(self, partitions: Partitions) -> set[str]:
         """Include the topics under whose names the partitions are committed: the proxy creates views that Metadata
@@ -331,13 +336,13 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
             topics |= {name.topic for each in partitions for name in self._slots.names(each)}
         return topics
 
-    def _read_nothing_but(self, partitions: Partitions) -> None:
+    def _assign_only(self, partitions: Partitions) -> None:
         self.fetches.clear()
         self.catch_up.clear()
         self.positions.assign(())
         self.positions.assign(partitions)
 
-    def _let_go_of_everything(self, now: float) -> None:
+    def _commit_and_release_all(self, now: float) -> None:
         if self.options.auto_commit_interval_s is not None:
             self._absorb(self._slots.commit(self.to_commit(self.positions.assigned)), now)
         self.ledger.release_all()
@@ -366,7 +371,7 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
             if self.options.auto_commit_interval_s is not None:
                 self._absorb(self._slots.commit(self.to_commit(partitions)), now)
             self._drop(partitions)
-            self.membership.acknowledge_revoked(partitions, now)
+            self.membership.acknowledge_revoked(partitions)
 
     def _drop(self, partitions: Partitions) -> None:
         self.positions.drop(partitions)
@@ -379,15 +384,15 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
             match event:
                 case event_types.RevokePartitions():
                     self.positions.hold_back(event.partitions)
-                    self._release(self.ledger.requested(event.partitions, event.rebalance_id), now)
+                    self._release(self.ledger.request(event.partitions, event.rebalance_id), now)
                 case event_types.RevokeCancelled():
-                    self.ledger.regained(event.partitions)
-                    self.positions.let_go_on(event.partitions)
+                    self.ledger.cancel(event.partitions)
+                    self.positions.end_hold_back(event.partitions)
                 case event_types.AssignPartitions() if self._leave is None:
                     self.positions.assign(event.assigned)
                 case event_types.PartitionsLost():
                     self._drop(event.partitions)
-                    self.ledger.lost(event.partitions)
+                    self.ledger.add_lost(event.partitions)
                     self._absorb(self.commits.abandon(event.partitions), now)
                 case _:
                     pass

@@ -71,14 +71,14 @@ class Commit(NamedTuple):
 
 
 class FetchCommitted(NamedTuple):
-    """The result maps partitions to OffsetAndMetadata, None if nothing is committed."""
+    """Query committed offsets. The result is partition -> OffsetAndMetadata, or None if nothing is committed."""
 
     call_id: int
     partitions: Partitions
 
 
 class ListOffsets(NamedTuple):
-    """The result maps each partition to a FoundOffset."""
+    """Query offsets by timestamp. The result is partition -> FoundOffset."""
 
     call_id: int
     timestamps: Mapping[TopicPartition, int]
@@ -183,6 +183,7 @@ class CommitRefused:
     left_out: Mapping[TopicPartition, Sequence[OffsetSpan]] = field(default_factory=dict)
 
     def as_error(self) -> ProxyError:
+        """Return the error to raise: PartitionLostError if there is one, with a note for each partition."""
         errors = sorted(self.errors.items())
         lost = [each for each, error in errors if isinstance(error, PartitionLostError)]
         chosen = PartitionLostError(f"no longer this member's: {shown(lost)}") if lost else errors[0][1]
@@ -208,7 +209,7 @@ class BackgroundError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionFound:
-    """The metadata may list processed records above the committed offset."""
+    """A start position was found. The metadata may list processed records above the committed offset."""
 
     partition: TopicPartition
     committed: OffsetAndMetadata
@@ -241,11 +242,11 @@ BackgroundEvent = (
 
 
 class AwaitAcknowledgements(NamedTuple):
-    """The result is partition -> error of the broker, or None."""
+    """Wait for the results of acknowledgements. The result is partition -> error of the broker, or None."""
 
     call_id: int
     only: Mapping[TopicPartition, set[int]] | None = None
-    """None: all that are due or in flight."""
+    """Offsets to wait for. None means all acknowledgements that are due or in flight."""
 
 
 ShareApplicationEvent = Subscribe | LeaveGroup | AwaitAcknowledgements

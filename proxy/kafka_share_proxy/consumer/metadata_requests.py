@@ -62,25 +62,24 @@ class MetadataRequests:
         options: ClientOptions,
         backoff: RetryBackoff,
         *,
-        makes_topics: bool = False,
+        creates_topics: bool = False,
         needs_weights: bool = False,
         troubles: Troubles | None = None,
     ) -> None:
-        """`makes_topics`: allow.auto.create.topics. `needs_weights`: request the weights of slots from the proxy."""
+        """`creates_topics`: allow.auto.create.topics. `needs_weights`: request the weights of slots from the proxy."""
         self._troubles = troubles or Troubles()
         self._options = options
-        self._makes_topics = makes_topics
+        self._creates_topics = creates_topics
         self._tags = (slot_weights.REQUESTED,) if needs_weights else ()
         self._backoff = backoff
         self.nodes: Mapping[int, NodeAddress] = {}
         """Empty if only the bootstrap servers are known."""
         self.topics: dict[str, KnownTopic] = {}
-        self.version = 0
         self._names: dict[bytes, str] = {}
         self._missing: set[str] = set()
         self._watched: frozenset[str] = frozenset()
         self._unwatched: set[str] = set()
-        """Topics of a group that this member leads."""
+        """Further topics that need metadata: of a group that this member leads, or of calls for any partition."""
         self._pattern: re.Pattern[str] | None = None
         self._update_due = False
         self._fresh_until = self._not_before = -math.inf
@@ -102,11 +101,13 @@ class MetadataRequests:
             self._update_due = True
 
     def drop(self, topics: Iterable[str]) -> None:
+        """Forget topics that only a call needed which has ended."""
         for name in self._unwatched & set(topics) - self._watched:
             self._unwatched.discard(name)
             self._troubles.end(TroubleKind.TOPIC, name)
 
     def matching(self) -> frozenset[str]:
+        """Return the topics that match the pattern, without internal ones. Empty without a pattern."""
         if self._pattern is None:
             return frozenset()
         return frozenset(
@@ -116,7 +117,7 @@ class MetadataRequests:
     def request_update(self) -> None:
         self._update_due = True
 
-    def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int] | None:
         """Return the number of partitions by topic, or None while some topics have not been requested."""
         requested = set(topics)
         if self._pattern is None and (unknown := requested - self.topics.keys() - self._missing):
@@ -186,7 +187,7 @@ class MetadataRequests:
             return DueRequests()
         due_at = now if self._update_due else self._fresh_until
         due_at = max(due_at, self._backoff.ready_at, self._not_before)
-        if not self._update_due and not self._wants_anything():
+        if not self._update_due and not self._needs_topics():
             return DueRequests()
         if due_at > now:
             return DueRequests(wake_at=due_at)
@@ -212,21 +213,20 @@ class MetadataRequests:
             return []
         self._failing_since = None
         self.nodes = {each.node_id: NodeAddress(each.host, each.port, each.rack) for each in response.brokers}
-        self.version += 1
         self._fresh_until = now + self._options.metadata_max_age_s
         self._not_before = now + self._options.retry_backoff_s
-        return self._take_topics(response, now)
+        return self._update_topics(response, now)
 
-    def _wants_anything(self) -> bool:
+    def _needs_topics(self) -> bool:
         return bool(self._watched or self._unwatched or self._pattern)
 
     def _message(self) -> Any:
         message = messages.MetadataRequest
         names = None if self._pattern else sorted(self._watched | self._unwatched)
         topics = None if names is None else [message.MetadataRequestTopic(name=name) for name in names]
-        return message(topics=topics, allow_auto_topic_creation=self._makes_topics, unknown_tags=self._tags)
+        return message(topics=topics, allow_auto_topic_creation=self._creates_topics, unknown_tags=self._tags)
 
-    def _take_topics(self, response: Any, now: float) -> list[BackgroundEvent]:
+    def _update_topics(self, response: Any, now: float) -> list[BackgroundEvent]:
         requested = self._watched | self._unwatched
         self._missing = set(requested)
         known: dict[str, KnownTopic] = {}
@@ -239,13 +239,13 @@ class MetadataRequests:
                 codes[each.name] = code
             if code in TRANSIENT_CODES and each.name is not None:
                 is_transient = True
-                known.update({each.name: before} if (before := self.topics.get(each.name)) else {})
+                if each.name in self.topics:
+                    known[each.name] = self.topics[each.name]
             elif code and code not in ABSENT_CODES:
                 events.append(BackgroundError(error=BrokerRefused("Metadata", code, f"topic {each.name}")))
-            if code or each.name is None:
-                continue
-            known[each.name] = self._merged(each)
-            is_transient |= any(leader.node_id == NO_LEADER for leader in known[each.name].leaders.values())
+            elif not code and each.name is not None:
+                known[each.name] = self._merged(each)
+                is_transient |= any(leader.node_id == NO_LEADER for leader in known[each.name].leaders.values())
         self.topics = known
         self._missing -= known.keys()
         for name in known:
@@ -269,7 +269,7 @@ class MetadataRequests:
             self._troubles.report(TroubleKind.TOPIC, name, f"topic {name!r}: {code.name}")
 
     def _merged(self, topic: Any) -> KnownTopic:
-        """Merge a topic. An older epoch counts only for a recreated one."""
+        """Return a topic of a response. A leader with an older epoch than known counts only for a recreated topic."""
         before = self.topics.get(topic.name)
         leaders = {each.partition_index: LeaderAndEpoch(each.leader_id, each.leader_epoch) for each in topic.partitions}
         if before is not None and before.topic_id == topic.topic_id:

@@ -25,6 +25,7 @@ class Range:
     most: float = math.inf
 
     def wrong(self, value: float) -> str:
+        """Return what is wrong with a value. Empty if it is accepted."""
         if not value > self.above:
             return f"must be above {self.above:g}"
         if not value >= self.least:
@@ -48,6 +49,7 @@ def option(default: T, kafka: str, accepted: Range) -> T:
 
 
 def mistakes(options: Any) -> list[str]:
+    """Return an error text for each option of a wrong type or out of range."""
     problems = []
     kind: Any = type(options)
     for each, hint in _options(kind):
@@ -69,11 +71,12 @@ def types_hold(options: Any) -> bool:
 
 
 def check_types(values: Mapping[str, tuple[object, Any]]) -> list[str]:
+    """Return an error text for each value of a wrong type. `values` is name -> (value, type)."""
     return [wrong_type(name, value, hint) for name, (value, hint) in values.items() if not matches(value, hint)]
 
 
 def wrong_type(name: str, value: object, hint: Any) -> str:
-    return f"{name}={value!r}: {described(hint)} is needed, this is {_article(type(value).__name__)}"
+    return f"{name}={value!r}: {type_text(hint)} is needed, this is {_with_article(type(value).__name__)}"
 
 
 def matches(value: object, hint: Any) -> bool:
@@ -84,7 +87,7 @@ def matches(value: object, hint: Any) -> bool:
     if hint is None or hint is type(None):
         return value is None
     if origin is Literal:
-        return isinstance(value, str)  # which one: `one_of`
+        return isinstance(value, str)  # which one: `literal_values`
     if origin in (Union, types.UnionType):
         return any(matches(value, each) for each in inner)
     if origin in (tuple, Sequence):
@@ -97,23 +100,23 @@ def matches(value: object, hint: Any) -> bool:
     return callable(value) if hint is callable else isinstance(value, hint)
 
 
-def described(hint: Any) -> str:
+def type_text(hint: Any) -> str:
     origin, inner = get_origin(hint), get_args(hint)
     if hint is None or hint is type(None):
         return "None"
     if origin is Literal:
         return "a str"
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(described, inner)))
+        return " or ".join(dict.fromkeys(map(type_text, inner)))
     if origin in (tuple, Sequence):
         return "a list of names"
     if hint is callable:
         return "a function"
     words = {float: "a number", int: "a whole number", bool: "True or False", str: "a str"}
-    return words.get(hint, _article(hint.__name__))
+    return words.get(hint, _with_article(hint.__name__))
 
 
-def one_of(hint: Any) -> tuple[str, ...]:
+def literal_values(hint: Any) -> tuple[str, ...]:
     return tuple(get_args(hint))
 
 
@@ -133,5 +136,5 @@ def _names_in_scope(kind: type) -> dict[str, Any]:
     return {name: value for base in bases for name, value in vars(base)["__init__"].__globals__.items()}
 
 
-def _article(name: str) -> str:
+def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -14,16 +14,16 @@ from kafka_share_proxy.consumer.option_checks import (
     TIME_ABOVE_0,
     TIME_FROM_0,
     Range,
-    one_of,
+    literal_values,
     option,
     types_hold,
 )
 from kafka_share_proxy.consumer.option_types import AssignorName, GroupProtocol, OffsetReset
 from kafka_share_proxy.wire.errors import ProxyError
 
-RESETS = one_of(OffsetReset)
-PROTOCOLS = one_of(GroupProtocol)
-ASSIGNOR_NAMES = one_of(AssignorName)
+RESETS = literal_values(OffsetReset)
+PROTOCOLS = literal_values(GroupProtocol)
+ASSIGNOR_NAMES = literal_values(AssignorName)
 
 
 class ConfigurationError(ProxyError):

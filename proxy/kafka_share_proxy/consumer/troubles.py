@@ -12,13 +12,15 @@ from typing import NamedTuple
 from kafka_share_proxy.consumer.requests import FailureKind, Lane, Outcome, RequestFailure, UnsentRequest
 
 TROUBLES_MAX = 100
+"""Maximum number of troubles kept. Beyond it, the one reported longest ago is removed."""
 SHOWN_MAX = 3
+"""Maximum number of troubles in one text."""
 
 COORDINATOR = "coordinator"
 
 
 class TroubleKind(Enum):
-    """The value ends the name of its logger."""
+    """Kind of a trouble. The value is the last part of its logger's name."""
 
     CONNECTION = "connections"
     TOPIC = "topics"
@@ -92,6 +94,7 @@ class Troubles:
         return (kind, subject) in self._present
 
     def why(self) -> str:
+        """Return the most likely causes as one text: troubles with connections before those with topics, and so on."""
         latest = [trouble for trouble, _ in reversed(self._present.values())]
         kinds = {TroubleKind.CONNECTION: 0, TroubleKind.TOPIC: 1, TroubleKind.GROUP: 1, TroubleKind.REQUEST: 2}
         shown = sorted(latest, key=lambda each: kinds[each.kind])[:SHOWN_MAX]

@@ -16,7 +16,7 @@ def member_loads(*weights: float, names: str = "xy") -> MemberLoads:
 
 def test_free_partitions_go_heaviest_first_to_the_lightest_member() -> None:
     loads = member_loads(3, 5, 4, 1)
-    loads.give_out()
+    loads.distribute()
     assert shown(loads.assigned()) == {"x": "a1 a3", "y": "a0 a2"}
     assert (loads.heaviest, loads.lightest) == (7, 6)
 
@@ -52,7 +52,7 @@ def test_a_swap_balances_what_no_move_can() -> None:
 
 def test_a_balance_that_cannot_be_reached_is_reported() -> None:
     loads = member_loads(9, 1)
-    loads.give_out()
+    loads.distribute()
     assert not loads.balance(5, 5)
     assert shown(loads.assigned()) == {"x": "a0", "y": "a1"}
     assert loads.balance(math.inf, 0)

@@ -31,9 +31,9 @@ def test_who_names_no_rack_is_far_from_nothing_and_near_to_nothing() -> None:
     members = {"m": member("a", rack="x"), "n": member("a"), "o": member("a", rack="y")}
     near = Nearness({"a": 2}, members, SPLIT)
     assert [[name for name in members if near.is_far(name, each)] for each in (A0, A1)] == [["o"], []]
-    assert near.next_one(A0, list(members), 0) == near.next_one(A0, list(members), 1) == 0
-    assert near.next_one(A1, list(members), 1) == 2
-    assert near.next_one(A0, ["n", "o"], 0) is None
+    assert near.next_near(A0, list(members), 0) == near.next_near(A0, list(members), 1) == 0
+    assert near.next_near(A1, list(members), 1) == 2
+    assert near.next_near(A0, ["n", "o"], 0) is None
     assert near.rarest_first([A1, A0]) == [A0, A1]
 
 

@@ -50,9 +50,9 @@ def test_offsets_after_the_new_position_of_the_main_flow_are_not_done() -> None:
     of.commit(200, MAIN)
     of.cut(130)
     assert of.child_ranges == (OffsetSpan(95, 120),)
-    assert of.now() == OffsetAndMetadata(95, "ic/1;120-129;pr=95-120")
+    assert of.to_commit() == OffsetAndMetadata(95, "ic/1;120-129;pr=95-120")
     of.cut(90)
-    assert (of.child_ranges, of.now()) == ((), OffsetAndMetadata(90))
+    assert (of.child_ranges, of.to_commit()) == ((), OffsetAndMetadata(90))
 
 
 def test_text_of_the_user_is_kept_and_what_is_too_long_is_left_out() -> None:
@@ -61,7 +61,7 @@ def test_text_of_the_user_is_kept_and_what_is_too_long_is_left_out() -> None:
     assert of.commit(121, MAIN).metadata == "ic/1;120-120;pr=70-120;u=mine"
     behind = tuple(OffsetSpan(n * 10, n * 10 + 5) for n in range(100, 1000))
     done = OffsetRanges([(n * 10 + 5, n * 10 + 10) for n in range(100, 999)])
-    many = CaughtUpOffsets(1000, done, behind, 10_000).now()
+    many = CaughtUpOffsets(1000, done, behind, 10_000).to_commit()
     assert len(many.metadata) <= 4096
     assert ";pr=" not in many.metadata
 

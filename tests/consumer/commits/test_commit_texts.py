@@ -26,41 +26,41 @@ MANY = ranges(10_001, 4000)
 )
 def test_any_other_text_is_sent_as_it_is(text: str) -> None:
     texts = CommitTexts(OffsetAndMetadata(1, text), is_limited=True)
-    assert (texts.present, texts.left_out, texts.needs_proof) == (text, (), False)
+    assert (texts.current, texts.left_out, texts.needs_check) == (text, (), False)
     assert not texts.shorten()
-    assert texts.accepted()
+    assert texts.advance()
 
 
 def test_several_texts_carry_all_ranges_and_the_text_of_the_user() -> None:
     texts = CommitTexts(commit(MANY, "mine"), is_limited=False)
     parsed, is_last = [], False
     while not is_last:
-        assert len(texts.present) <= STRING_MAX
-        parsed.append(parse_commit_text(texts.present))
-        is_last = texts.accepted()
-    assert texts.needs_proof
+        assert len(texts.current) <= STRING_MAX
+        parsed.append(parse_commit_text(texts.current))
+        is_last = texts.advance()
+    assert texts.needs_check
     assert [span for each in parsed for span in each.ranges] == MANY
     assert {each.user_text for each in parsed} == {"mine"}
 
 
 def test_a_limited_partition_begins_with_what_brokers_accept() -> None:
     texts = CommitTexts(commit(MANY), is_limited=True)
-    assert len(texts.present) <= BROKER_METADATA_MAX
-    assert sorted([*parse_commit_text(texts.present).ranges, *texts.left_out]) == MANY
+    assert len(texts.current) <= BROKER_METADATA_MAX
+    assert sorted([*parse_commit_text(texts.current).ranges, *texts.left_out]) == MANY
     assert texts.shorten()
-    assert (texts.present, list(texts.left_out)) == ("ic/1;", MANY)
+    assert (texts.current, list(texts.left_out)) == ("ic/1;", MANY)
     assert not texts.shorten()
 
 
 def test_what_is_committed_shows_whether_texts_were_added_up() -> None:
     texts = CommitTexts(commit(MANY), is_limited=False)
-    texts.judge(commit(MANY[:3000]))
+    texts.check_stored(commit(MANY[:3000]))
     assert list(texts.left_out) == [], "a string shows the first ranges"
-    texts.judge(commit(MANY[3000:], offset=MANY[0].end))
+    texts.check_stored(commit(MANY[3000:], offset=MANY[0].end))
     assert list(texts.left_out) == [], "the first range touched the offset"
-    texts.judge(commit(MANY[3000:]))
+    texts.check_stored(commit(MANY[3000:]))
     assert list(texts.left_out) == MANY[:3000]
-    texts.judge(None)
+    texts.check_stored(None)
     assert list(texts.left_out) == MANY
 
 

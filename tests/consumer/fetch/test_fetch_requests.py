@@ -185,12 +185,12 @@ def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:
     play.positions.hold_back([A])
     assert play.take_ranges() == []
     nothing(play.fetches)
-    play.positions.let_go_on([A])
+    play.positions.end_hold_back([A])
     (chunk,) = play.fetches.take()
     assert play.fetches.may_return(chunk)
     play.positions.hold_back([A])
     assert not play.fetches.may_return(chunk), "nor what was taken, and not returned yet"
-    play.positions.let_go_on([A])
+    play.positions.end_hold_back([A])
     play.seek(A, 3)
     assert not play.fetches.may_return(chunk)
 

@@ -35,7 +35,7 @@ def test_only_what_has_a_position_and_is_neither_paused_nor_to_be_revoked_is_rea
     assert positions.fetchable() == []
     assert not positions[B].is_returnable
     positions.resume([A])
-    positions.let_go_on([B])
+    positions.end_hold_back([B])
     assert positions.fetchable() == [A, B]
 
 
@@ -55,7 +55,7 @@ def test_missing_positions_are_requested_once_and_a_seek_makes_the_request_stale
 def test_what_is_not_assigned_is_left_alone() -> None:
     positions = assigned()
     other = TopicPartition("q", 0)
-    for change in (positions.pause, positions.resume, positions.hold_back, positions.let_go_on, positions.drop):
+    for change in (positions.pause, positions.resume, positions.hold_back, positions.end_hold_back, positions.drop):
         change([other])
     positions.seek(other, 1)
     positions.reset(other)

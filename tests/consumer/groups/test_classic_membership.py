@@ -43,7 +43,7 @@ class Play:
             lambda _: self.settled,
         )
         self.member.subscribe(frozenset({"p"}))
-        self.member.polled(NOW)
+        self.member.on_poll(NOW)
 
     def join(self, now: float = NOW, *, owned: str = "01", generation: int = 1) -> None:
         """Join, be led by another, and be assigned."""
@@ -111,7 +111,7 @@ def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
     assert event.partitions == {P0, P1}
     respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
     play.settled = False
-    play.member.acknowledge_revoked(frozenset({P0, P1}), NOW + 7.0)
+    play.member.acknowledge_revoked(frozenset({P0, P1}))
     nothing(play.member, NOW + 7.0)
     assert (play.flow.state, play.member.holds) == (State.PARTITION_REVOKED, {P0, P1}), "commits are under way"
     play.settled = True
@@ -126,7 +126,7 @@ def test_commits_that_do_not_get_through_hold_the_rebalance_up_for_one_request_t
     respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     play.events(NOW + 3.0)
     play.settled = False
-    play.member.acknowledge_revoked(frozenset({P0, P1}), NOW + 3.0)
+    play.member.acknowledge_revoked(frozenset({P0, P1}))
     assert nothing(play.member, NOW + 3.0) == NOW + 4.0
     assert only(play.member, NOW + 4.0).api == "JoinGroup"
 
@@ -155,7 +155,7 @@ def test_a_cooperative_member_that_delays_joins_another_rebalance_and_still_owns
     play.joined(request, NOW + 6.0, 3)
     (again,) = play.synced(only(play.member, NOW + 6.0), NOW + 6.0, "0")
     assert (again.partitions, play.flow.state) == ({P1}, State.REVOKING_PARTITION)
-    play.member.acknowledge_revoked(frozenset({P1}), NOW + 7.0)
+    play.member.acknowledge_revoked(frozenset({P1}))
     (assigned,) = play.events(NOW + 7.0)
     assert assigned.assigned == {P0}
     play.member.acknowledge_assigned(assigned.rebalance_id, NOW + 7.0)
@@ -172,7 +172,7 @@ def test_what_is_released_while_it_joins_underneath_is_given_up_when_it_is_synce
         play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "0")
         respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
         request = only(play.member, NOW + 6.0)
-        play.member.acknowledge_revoked(frozenset({P1}), NOW + 6.1)
+        play.member.acknowledge_revoked(frozenset({P1}))
         nothing(play.member, NOW + 6.1)
         assert play.flow.state is State.REVOKING_PARTITION
         play.joined(request, NOW + 6.2, 3)
@@ -191,7 +191,7 @@ def test_of_several_delayed_partitions_those_that_are_released_go_to_others_firs
     respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     play.joined(only(play.member, NOW + 3.0), NOW + 3.0, 2)
     play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "")
-    play.member.acknowledge_revoked(frozenset({P0}), NOW + 4.0)
+    play.member.acknowledge_revoked(frozenset({P0}))
     request = only(play.member, NOW + 4.0)
     subscription = read_subscription("m", bytes(request.message.protocols[0].metadata))
     assert (subscription.owned, play.flow.state) == ((P1,), State.REVOKING_PARTITION)

@@ -45,7 +45,7 @@ class Play:
             self.options, self.flow, found_coordinator(), self.metadata, backoff(), lambda _: self.settled, "m"
         )
         self.member.subscribe(frozenset({"p"}))
-        self.member.polled(NOW)
+        self.member.on_poll(NOW)
 
     def respond(self, request: UnsentRequest, now: float = NOW, *, epoch: int = 1, **fields: Any) -> list[Any]:
         return assign(self.member, request, now, epoch=epoch, **fields)
@@ -103,7 +103,7 @@ def test_a_smaller_assignment_is_acknowledged_when_the_application_has_let_go() 
     beat = only(play.member, NOW + 10.0)
     assert owned(beat) is None, "heartbeats go on, and say nothing of it"
     play.respond(beat, NOW + 10.0)
-    play.member.acknowledge_revoked(frozenset({P1}), NOW + 11.0)
+    play.member.acknowledge_revoked(frozenset({P1}))
     play.settled = False
     nothing(play.member, NOW + 11.0)
     play.settled = True
@@ -118,7 +118,7 @@ def test_an_acknowledgement_without_a_response_is_sent_again() -> None:
     play.join()
     play.respond(only(play.member, NOW + 5.0), NOW + 5.0, partitions="0")
     play.events(NOW + 5.0)
-    play.member.acknowledge_revoked(frozenset({P1}), NOW + 5.0)
+    play.member.acknowledge_revoked(frozenset({P1}))
     request = only(play.member, NOW + 5.0)
     play.member.on_response(request, LOST, NOW + 6.0)
     play.member._coordinator.node_id = 1

@@ -18,7 +18,7 @@ def looking() -> CoordinatorRequests:
     manager = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
     manager.start(NOW)
     assert nothing(manager), "nobody has needed it"
-    assert manager.need(NOW, "a commit") is None
+    assert manager.find(NOW, "a commit") is None
     return manager
 
 
@@ -28,7 +28,7 @@ def test_it_is_requested_once_and_then_known() -> None:
     assert request.message.coordinator_keys == ["g"]
     nothing(manager)
     assert respond(manager, request, coordinators=[{"key": "g", "node_id": 7, "host": "h", "port": 9}]) == []
-    assert (manager.need(NOW, "more"), manager.address) == (7, ("h", 9))
+    assert (manager.find(NOW, "more"), manager.address) == (7, ("h", 9))
     nothing(manager)
 
 
@@ -69,11 +69,11 @@ def test_a_permanent_error_is_raised_and_retried_only_on_demand() -> None:
 def test_a_lost_coordinator_is_looked_up_again() -> None:
     for reason in (LOST, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
         manager = found_coordinator()
-        manager.note(reason, NOW)
+        manager.check(reason, NOW)
         assert manager.node_id is None
         only(manager)
     manager = found_coordinator()
-    manager.note(ErrorCode.ILLEGAL_GENERATION, NOW)
+    manager.check(ErrorCode.ILLEGAL_GENERATION, NOW)
     assert manager.node_id == 1
 
 
@@ -83,5 +83,5 @@ def test_a_response_after_the_end_is_ignored() -> None:
     manager.stop(NOW)
     assert manager.on_response(request, RequestFailure(FailureKind.AUTHENTICATION), NOW) == []
     manager.stop(NOW)
-    assert manager.need(NOW, "late") is None
+    assert manager.find(NOW, "late") is None
     nothing(manager)

@@ -29,7 +29,7 @@ class Topics:
         self.racks: dict[TopicPartition, frozenset[str]] = {}
         self.weights: dict[str, tuple[float, ...]] = {}
 
-    def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int] | None:
         self.requested = list(topics)
         return self.counts and dict(self.counts)
 
@@ -51,7 +51,7 @@ def topics(*names: str) -> bytes:
 
 
 def assigned(leader: GroupLeader) -> dict[str, list[str]]:
-    assignments = leader.assign(0.0)
+    assignments = leader.assign()
     assert assignments is not None
     return {name: [str(each) for each in read_assignment(data).partitions] for name, data in assignments}
 
@@ -59,9 +59,9 @@ def assigned(leader: GroupLeader) -> dict[str, list[str]]:
 def test_it_assigns_what_all_members_subscribe_to_once_the_topics_are_known() -> None:
     known = Topics(p=2, q=1)
     leader = GroupLeader([RangeAssignor()], known)
-    leader.elected(elected(a=topics("p"), b=topics("p", "q")))
+    leader.become_leader(elected(a=topics("p"), b=topics("p", "q")))
     counts, known.counts = known.counts, None
-    assert leader.assign(0.0) is None
+    assert leader.assign() is None
     assert known.requested == ["p", "q"]
     known.counts = counts
     assert assigned(leader) == {"a": ["p-0"], "b": ["p-1", "q-0"]}
@@ -70,35 +70,35 @@ def test_it_assigns_what_all_members_subscribe_to_once_the_topics_are_known() ->
 def test_it_assigns_anew_when_a_topic_grows_and_only_while_it_leads() -> None:
     known = Topics(p=2)
     leader = GroupLeader([RangeAssignor()], known)
-    assert not leader.must_assign_anew(0.0)
-    leader.elected(elected(a=topics("p")))
+    assert not leader.needs_new_assignment()
+    leader.become_leader(elected(a=topics("p")))
     assert assigned(leader) == {"a": ["p-0", "p-1"]}
-    assert not leader.must_assign_anew(0.0)
+    assert not leader.needs_new_assignment()
     known.counts = {"p": 3}
-    assert leader.must_assign_anew(0.0)
+    assert leader.needs_new_assignment()
     known.counts = None
-    assert not leader.must_assign_anew(0.0), "they are being asked about"
+    assert not leader.needs_new_assignment(), "they are being asked about"
     known.counts = {"p": 3}
-    leader.deposed()
-    assert not leader.must_assign_anew(0.0)
+    leader.step_down()
+    assert not leader.needs_new_assignment()
 
 
 def test_a_static_leader_that_is_back_assigns_nothing() -> None:
     leader = GroupLeader([RangeAssignor()], Topics(p=1))
-    leader.elected(elected(skip=True, a=topics("p")))
+    leader.become_leader(elected(skip=True, a=topics("p")))
     assert assigned(leader) == {}
 
 
 def test_malformed_metadata_of_another_member_name_it() -> None:
     leader = GroupLeader([RangeAssignor()], Topics(p=1))
     with pytest.raises(MalformedMember, match="member b of the group"):
-        leader.elected(elected(a=topics("p"), b=b"\0\1bad"))
+        leader.become_leader(elected(a=topics("p"), b=b"\0\1bad"))
     assert assigned(leader) == {}
 
 
 def test_an_assignor_that_was_not_offered_is_an_error() -> None:
     with pytest.raises(FatalGroupError, match="'sticky', not offered"):
-        GroupLeader([RangeAssignor()], Topics()).elected(elected("sticky"))
+        GroupLeader([RangeAssignor()], Topics()).become_leader(elected("sticky"))
 
 
 def test_members_get_what_is_in_their_racks_and_anew_when_replicas_move() -> None:
@@ -111,23 +111,23 @@ def test_members_get_what_is_in_their_racks_and_anew_when_replicas_move() -> Non
         name: write_subscription(GroupSubscription(topics=("p",), rack=rack))
         for name, rack in (("a", "here"), ("b", "there"))
     }
-    leader.elected(elected(**placed))
+    leader.become_leader(elected(**placed))
     assert assigned(leader) == {"a": ["p-1"], "b": ["p-0"]}
-    assert not leader.must_assign_anew(1.0)
+    assert not leader.needs_new_assignment()
     known.racks = {TopicPartition("p", 0): here, TopicPartition("p", 1): there}
-    assert leader.must_assign_anew(2.0)
+    assert leader.needs_new_assignment()
     assert assigned(leader) == {"a": ["p-0"], "b": ["p-1"]}
-    leader.elected(elected(a=topics("p"), b=topics("p")))
+    leader.become_leader(elected(a=topics("p"), b=topics("p")))
     assert assigned(leader) == {"a": ["p-0"], "b": ["p-1"]}
     known.racks = {}
-    assert not leader.must_assign_anew(3.0)
+    assert not leader.needs_new_assignment()
 
 
 def test_weights_balance_the_assignment_and_a_change_of_them_alone_moves_nothing() -> None:
     known = Topics(p=4)
     known.weights = {"p": (0.7, 0.1, 0.1, 0.1)}
     leader = GroupLeader([WeightedStickyAssignor()], known)
-    leader.elected(elected("weighted-sticky", a=topics("p"), b=topics("p")))
+    leader.become_leader(elected("weighted-sticky", a=topics("p"), b=topics("p")))
     assert assigned(leader) == {"a": ["p-0"], "b": ["p-1", "p-2", "p-3"]}
     known.weights = {}
-    assert not leader.must_assign_anew(0.0), "two proxies may not know the same"
+    assert not leader.needs_new_assignment(), "two proxies may not know the same"

@@ -12,7 +12,7 @@ from tests.consumer.managers import NOW, OPTIONS, backoff, found_coordinator
 def test_who_has_not_polled_is_no_member_yet() -> None:
     member = GroupMembership(OPTIONS, stable(), found_coordinator(), backoff(), lambda _: True)
     assert not member.is_polled
-    member.polled(NOW)
+    member.on_poll(NOW)
     assert member.is_polled
     assert member._poll_deadline == NOW + OPTIONS.max_poll_interval_s
     assert member.fatal is None
@@ -22,7 +22,7 @@ def test_what_the_application_let_go_of_is_released() -> None:
     flow = stable(A, B)
     member = GroupMembership(OPTIONS, flow, found_coordinator(), backoff(), lambda _: True)
     flow.begin_revocation(frozenset({B}), RebalanceProtocol.COOPERATIVE, NOW, "assigned less")
-    assert not flow.revoked(NOW)
-    member.acknowledge_revoked(frozenset({A, B}), NOW)
-    assert flow.revoked(NOW)
+    assert not flow.check_revoked(NOW)
+    member.acknowledge_revoked(frozenset({A, B}))
+    assert flow.check_revoked(NOW)
     assert flow.give_up_released() == {B}

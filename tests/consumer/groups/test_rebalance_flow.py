@@ -24,7 +24,7 @@ def stable(*owned: TopicPartition) -> RebalanceFlow:
     flow.target = frozenset(owned)
     (event,) = flow.begin_assignment(0.0, "synced")
     assert event == AssignPartitions(rebalance_id=1, assigned=frozenset(owned), added=frozenset(owned))
-    assert flow.assigned(1, 0.0)
+    assert flow.acknowledge_assigned(1, 0.0)
     return flow
 
 
@@ -33,10 +33,10 @@ def test_a_revocation_waits_for_the_application_then_gives_up() -> None:
     assert flow.begin_revocation(frozenset({B}), COOPERATIVE, 10.0, "assigned less") == [
         RevokePartitions(rebalance_id=2, partitions=frozenset({B}), deadline=110.0)
     ]
-    assert not flow.revoked(10.0)
+    assert not flow.check_revoked(10.0)
     assert flow.release({A, B, C}) == {B}, "the others were not asked for"
     assert flow.owned == {A, B}
-    assert flow.revoked(11.0)
+    assert flow.check_revoked(11.0)
     assert flow.give_up_released() == {B}
     assert flow.owned == {A}
 
@@ -62,7 +62,7 @@ def test_released_and_given_back_is_owned_again() -> None:
     flow.release({A})
     flow.begin_revocation(frozenset({B}), COOPERATIVE, 2.0, "other")
     flow.release({B})
-    assert flow.revoked(3.0)
+    assert flow.check_revoked(3.0)
     assert flow.give_up_released() == {B}
     assert flow.owned == {A}
 
@@ -74,7 +74,7 @@ def test_eager_deadlines_come_from_the_rebalance_timeout() -> None:
     assert flow.expire(63.9) == []
     assert len(flow.expire(64.0)) == 1
     assert flow.deadline == math.inf
-    assert flow.revoked(64.0)
+    assert flow.check_revoked(64.0)
 
 
 def test_an_acknowledgement_of_an_older_rebalance_means_nothing() -> None:
@@ -83,8 +83,8 @@ def test_an_acknowledgement_of_an_older_rebalance_means_nothing() -> None:
     (event,) = flow.begin_assignment(1.0, "more")
     assert isinstance(event, AssignPartitions)
     assert event.added == {B}
-    assert not flow.assigned(1, 2.0)
-    assert flow.assigned(event.rebalance_id, 2.0)
+    assert not flow.acknowledge_assigned(1, 2.0)
+    assert flow.acknowledge_assigned(event.rebalance_id, 2.0)
 
 
 def test_who_is_out_of_the_group_has_lost_everything_once() -> None:

@@ -17,7 +17,7 @@ def revoked_in_a_poll(*partitions: TopicPartition) -> RevokeLedger:
     """Return a ledger whose first poll has reported these to the application."""
     ledger = RevokeLedger()
     assert ledger.begin_poll() == NOTHING
-    ledger.requested(partitions, 1)
+    ledger.request(partitions, 1)
     assert ledger.end_poll() == (frozenset(partitions), NOTHING)
     return ledger
 
@@ -44,7 +44,7 @@ def test_a000_1_a_revoke_is_completed_by_the_poll_after_the_one_that_learned_of_
 
 def test_a_revoke_between_two_polls_is_first_reported_then_completed() -> None:
     ledger = RevokeLedger()
-    ledger.requested({A}, 1)
+    ledger.request({A}, 1)
     assert ledger.begin_poll() == NOTHING
     assert ledger.end_poll() == ({A}, NOTHING)
     assert ledger.begin_poll() == {A}
@@ -53,7 +53,7 @@ def test_a_revoke_between_two_polls_is_first_reported_then_completed() -> None:
 def test_a000_4_a_lost_partition_is_not_delayed_and_reported_once() -> None:
     ledger = revoked_in_a_poll(A, B)
     assert ledger.delay({B})
-    ledger.lost({B})
+    ledger.add_lost({B})
     assert not ledger.delay({B})
     assert ledger.begin_poll() == {A}
     assert ledger.end_poll() == (NOTHING, {B})
@@ -66,7 +66,7 @@ def test_a000_4_a_lost_partition_is_not_delayed_and_reported_once() -> None:
 
 def test_of_a_mix_what_can_be_delayed_is_delayed_and_the_result_is_false() -> None:
     ledger = revoked_in_a_poll(A, B)
-    ledger.lost({B})
+    ledger.add_lost({B})
     assert not ledger.delay({A, B})
     assert ledger.thereafter == {A}
 
@@ -82,8 +82,8 @@ def test_delaying_what_is_not_to_be_revoked_raises_and_moves_nothing() -> None:
 def test_a000_5_a_partition_given_back_leaves_the_lists_and_completes_never() -> None:
     ledger = revoked_in_a_poll(A, B)
     ledger.delay({B})
-    ledger.regained({B})
-    ledger.requested(NOTHING, 2)
+    ledger.cancel({B})
+    ledger.request(NOTHING, 2)
     polls = []
     for _ in range(3):
         polls.append(ledger.begin_poll())
@@ -94,18 +94,18 @@ def test_a000_5_a_partition_given_back_leaves_the_lists_and_completes_never() ->
 def test_a_completion_of_an_older_rebalance_is_dropped() -> None:
     """A was to be revoked by rebalance 1; rebalance 2 names B only, so that it does not wait for A."""
     ledger = revoked_in_a_poll(A)
-    ledger.requested({B}, 2)
+    ledger.request({B}, 2)
     assert ledger.begin_poll() == NOTHING
     assert ledger.end_poll() == ({B}, NOTHING)
     assert ledger.begin_poll() == {B}
     with pytest.raises(ValueError, match="rebalance 1 is over"):
-        ledger.requested({A}, 1)
+        ledger.request({A}, 1)
 
 
 def test_a_partition_requested_again_keeps_its_delay() -> None:
     ledger = revoked_in_a_poll(A)
     ledger.delay({A})
-    ledger.requested({A}, 2)
+    ledger.request({A}, 2)
     assert ledger.begin_poll() == NOTHING
     assert ledger.end_poll() == ({A}, NOTHING)
     assert ledger.begin_poll() == {A}
@@ -113,7 +113,7 @@ def test_a_partition_requested_again_keeps_its_delay() -> None:
 
 def test_a000_6_nothing_is_outstanding_of_what_was_never_requested() -> None:
     ledger = RevokeLedger()
-    ledger.regained({A})
+    ledger.cancel({A})
     assert ledger.outstanding == NOTHING
     assert ledger.begin_poll() == NOTHING
 
@@ -121,16 +121,16 @@ def test_a000_6_nothing_is_outstanding_of_what_was_never_requested() -> None:
 def test_lost_and_reassigned_partitions_are_complete_immediately_and_still_reported() -> None:
     """The application has had no record of it since: there is nothing to wait for."""
     ledger = RevokeLedger()
-    ledger.lost({A})
-    ledger.regained({A})
-    assert ledger.requested({A, B}, 1) == {A}
+    ledger.add_lost({A})
+    ledger.cancel({A})
+    assert ledger.request({A, B}, 1) == {A}
     assert ledger.end_poll() == ({B}, {A})
 
 
 def test_a000_10_leaving_completes_everything_immediately() -> None:
     ledger = revoked_in_a_poll(A, B)
     ledger.delay({A})
-    ledger.requested({C}, 1)
+    ledger.request({C}, 1)
     assert ledger.release_all() == {A, B, C}
     assert ledger.outstanding == NOTHING
 
@@ -156,8 +156,8 @@ class Polls(RuleBasedStateMachine):
     def rebalance_begins(self, partitions: frozenset[TopicPartition]) -> None:
         """It names everything that it wants back; what it does not name is given back."""
         self.rebalance += 1
-        self.ledger.regained(self.requested - partitions)
-        free = self.ledger.requested(partitions, self.rebalance)
+        self.ledger.cancel(self.requested - partitions)
+        free = self.ledger.request(partitions, self.rebalance)
         assert free == partitions & (self.ledger.lost_now | self.losses)
         self.reported -= self.requested - partitions
         self.requested = set(partitions - free)
@@ -165,13 +165,13 @@ class Polls(RuleBasedStateMachine):
     @rule(partitions=ANY)
     def partitions_are_lost(self, partitions: frozenset[TopicPartition]) -> None:
         self.losses |= partitions - self.ledger.lost_now
-        self.ledger.lost(partitions)
+        self.ledger.add_lost(partitions)
         self.requested -= partitions
         self.reported -= partitions
 
     @rule(partitions=ANY)
     def partitions_come_back(self, partitions: frozenset[TopicPartition]) -> None:
-        self.ledger.regained(partitions)
+        self.ledger.cancel(partitions)
         self.requested -= partitions
         self.reported -= partitions
 

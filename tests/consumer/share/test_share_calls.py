@@ -23,13 +23,13 @@ def done(calls: ShareCalls) -> list[tuple[int, object]]:
 def test_a_call_ends_when_all_due_requests_have_a_response() -> None:
     calls = ShareCalls()
     one = ShareSession(1, due={P0: {1: ACCEPT, 2: ACCEPT}})
-    two = ShareSession(2, under_way={P1: {5: ACCEPT}})
+    two = ShareSession(2, in_flight={P1: {5: ACCEPT}})
     calls.add(7, [one, two])
     assert (one.is_urgent, two.is_urgent) == (True, False)
-    calls.responded(AcknowledgementResult(P0, {1: ACCEPT}, None))
-    calls.responded(AcknowledgementResult(P1, {5: ACCEPT}, None))
+    calls.on_result(AcknowledgementResult(P0, {1: ACCEPT}, None))
+    calls.on_result(AcknowledgementResult(P1, {5: ACCEPT}, None))
     assert done(calls) == []
-    calls.responded(AcknowledgementResult(P0, {2: ACCEPT}, REFUSED))
+    calls.on_result(AcknowledgementResult(P0, {2: ACCEPT}, REFUSED))
     assert done(calls) == [(7, {P0: REFUSED, P1: None})]
     assert done(calls) == []
 
@@ -43,9 +43,9 @@ def test_a_call_without_anything_to_wait_for_ends_immediately() -> None:
 def test_a_call_may_wait_for_some_offsets_only() -> None:
     calls = ShareCalls()
     calls.add(1, [ShareSession(1, due={P0: {1: ACCEPT, 2: ACCEPT}})], {P0: {2}})
-    calls.responded(AcknowledgementResult(P0, {1: ACCEPT}, REFUSED))
+    calls.on_result(AcknowledgementResult(P0, {1: ACCEPT}, REFUSED))
     assert done(calls) == []
-    calls.responded(AcknowledgementResult(P0, {2: ACCEPT}, None))
+    calls.on_result(AcknowledgementResult(P0, {2: ACCEPT}, None))
     assert done(calls) == [(1, {P0: None})]
 
 

@@ -47,12 +47,12 @@ def acknowledge(member: ShareMember, part: Any, kind: AcknowledgeType, *offsets:
 def accept_all(member: ShareMember) -> None:
     for part in member.poll(0.1).parts:
         acknowledge(member, part, ACCEPT, *part.records.positions.offsets)
-    member.core.send_at_once()
+    member.core.send_now()
 
 
 def commit(member: ShareMember) -> Any:
     """Return what CallDone of a commit says."""
-    member.core.send_at_once()
+    member.core.send_now()
     member.core.handle(AwaitAcknowledgements(1), member.world.now)
     member.world.run(0.2)
     (done,) = [each for each in member.core.events() if isinstance(each, CallDone)]

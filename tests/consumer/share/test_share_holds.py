@@ -36,7 +36,7 @@ class Play:
         return self.held.take_due(self.session, now).get(P0, {})
 
     def respond(self, code: ErrorCode = ErrorCode.NONE, now: float = NOW) -> None:
-        self.held.responded(self.session, P0, code, now, now)
+        self.held.on_response(self.session, P0, code, now, now)
 
     @property
     def errors(self) -> list[ErrorCode | None]:
@@ -138,7 +138,7 @@ def test_what_was_not_sent_is_due_again_and_newer_words_stand() -> None:
     play.acknowledge(2, ACCEPT)
     play.sent()
     play.acknowledge(1, REJECT)
-    play.held.not_sent(play.session)
+    play.held.requeue(play.session)
     assert play.sent() == {1: REJECT, 2: ACCEPT}
 
 
@@ -181,7 +181,7 @@ def test_a_partition_that_moves_takes_its_own_locks_only() -> None:
 def test_a_record_that_is_delivered_again_belongs_to_the_new_delivery() -> None:
     play = Play()
     play.acknowledge(3, ACCEPT)
-    play.held.taken_away(P0, 3, 4)
+    play.held.lose_reacquired(P0, 3, 4)
     assert play.sent() == {}
     again = play.held.deliver(P0, [3, 4], play.session, NOW + 60)
     assert play.held.count == 10
@@ -200,7 +200,7 @@ def test_the_holder_of_a_redelivered_record_is_notified() -> None:
 
 def test_a_wide_range_that_is_taken_away_costs_what_is_held() -> None:
     play = Play()
-    play.held.taken_away(P0, 0, 1 << 60)
+    play.held.lose_reacquired(P0, 0, 1 << 60)
     assert play.held.count == 0
 
 
@@ -255,5 +255,5 @@ def test_a_delay_that_the_broker_does_not_confirm_is_reported(
     play = Play()
     play.acknowledge(1, RELEASE, delay_ms=delay_ms)
     play.sent()
-    play.held.responded(play.session, P0, code, NOW, NOW, is_delayed=is_delayed)
+    play.held.on_response(play.session, P0, code, NOW, NOW, is_delayed=is_delayed)
     assert [result.is_delay_ignored for result in play.results] == [ignored]

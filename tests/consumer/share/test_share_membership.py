@@ -40,7 +40,7 @@ class Play:
             ShareConsumerOptions(group_id="g", **options), self.coordinator, self.metadata, backoff(), "m"
         )
         self.member.subscribe(frozenset({"p"}))
-        self.member.polled(NOW)
+        self.member.on_poll(NOW)
 
     def respond(self, request: UnsentRequest, now: float = NOW, *, epoch: int = 2, **fields: Any) -> list[Any]:
         return assign(self.member, request, now, epoch=epoch, **fields)
@@ -176,7 +176,7 @@ def test_who_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
     play.respond(leaving, NOW + 3)
     assert play.member.trace.state is State.OUTSIDE
     nothing(play.member, NOW + 100)
-    play.member.polled(NOW + 100)
+    play.member.on_poll(NOW + 100)
     assert reported(only(play.member, NOW + 100)) == (0, None, ["p"])
 
 
@@ -202,7 +202,7 @@ def test_a_response_to_a_request_before_leaving_is_ignored() -> None:
 def test_a_member_without_a_coordinator_leaves_without_a_request() -> None:
     play = Play()
     play.join()
-    play.coordinator.lost(NOW, "a test")
+    play.coordinator.mark_unknown(NOW, "a test")
     respond(play.coordinator, only(play.coordinator), coordinators=[
         {"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 30, "error_message": None},
     ])  # fmt: skip

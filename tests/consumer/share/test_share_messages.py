@@ -31,7 +31,7 @@ def messages(**options: Any) -> ShareMessages:
 
 def session(**partitions: bytes) -> ShareSession:
     share_session = ShareSession(1)
-    share_session.responded({P0: P, P1: P})
+    share_session.advance({P0: P, P1: P})
     return share_session
 
 

@@ -45,8 +45,8 @@ class Play:
 
     def respond(self, now: float, code: ErrorCode = ErrorCode.NONE) -> None:
         self.held.take_due(self.session, now)
-        self.held.responded(self.session, P0, code, now, now)
-        self.renewals.responded(self.session)
+        self.held.on_response(self.session, P0, code, now, now)
+        self.renewals.on_response(self.session)
 
 
 def test_what_is_worked_on_is_renewed_well_before_its_lock_ends() -> None:
@@ -145,7 +145,7 @@ def test_no_renewal_is_sent_again_to_a_broker_without_them() -> None:
     play.begin(3)
     play.due(DUE_AT)
     play.held.refuse_renewals(play.session)
-    play.renewals.responded(play.session)
+    play.renewals.on_response(play.session)
     assert (play.due(NOW + 9), play.renewals.wake_at(NOW + 9), play.lost) == ({}, NOW + LOCK_S, [])
     play.due(NOW + LOCK_S)
     assert play.lost == [3], "and is held until its lock ends"
@@ -196,7 +196,7 @@ def test_a_renewal_that_is_confirmed_after_the_lock_has_ended_renews_nothing() -
     play.begin(3)
     play.due(DUE_AT)
     play.held.take_due(play.session, DUE_AT)
-    play.held.responded(play.session, P0, ErrorCode.NONE, DUE_AT, NOW + LOCK_S)
+    play.held.on_response(play.session, P0, ErrorCode.NONE, DUE_AT, NOW + LOCK_S)
     assert play.lost == [3]
     (result,) = play.results
     assert (result.types, type(result.error)) == ({3: RENEW}, LockLostError)

@@ -70,7 +70,7 @@ def test_awaited_acknowledgements_have_their_own_request() -> None:
     (part,) = member.poll().parts
     acknowledge(member, part, ACCEPT, 0)
     begin = len(kafka.wire)
-    member.core.send_at_once()
+    member.core.send_now()
     member.world.run(0.1)
     assert wire(kafka, begin) == ["ShareAcknowledge"]
     assert acknowledgements(kafka) == [(0, ACCEPT)]
@@ -169,7 +169,7 @@ def test_a_wrong_number_opens_the_session_anew_and_nothing_is_lost(api: str) -> 
     acknowledge(member, part, ACCEPT, *range(10))
     respond_once(kafka, api, refuse(ErrorCode.INVALID_SHARE_SESSION_EPOCH))
     if api == "ShareAcknowledge":
-        member.core.send_at_once()
+        member.core.send_now()
         member.world.run(1)
     else:
         member.poll(1)
@@ -255,7 +255,7 @@ def test_what_could_not_be_stored_is_sent_again() -> None:
     (part,) = member.poll().parts
     acknowledge(member, part, ACCEPT, 0)
     kafka.share.store_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    member.core.send_at_once()
+    member.core.send_now()
     member.world.run(1)
     assert acknowledgements(kafka) == [(0, ACCEPT)]
     assert [result.error for result in member.results] == [None]
@@ -266,7 +266,7 @@ def test_an_acknowledgement_without_a_response_counts_as_refused() -> None:
     (part,) = member.poll().parts
     acknowledge(member, part, ACCEPT, 0)
     respond_once(kafka, "ShareAcknowledge", lambda _: registry.message("ShareAcknowledgeResponse")())
-    member.core.send_at_once()
+    member.core.send_now()
     member.world.run(1)
     assert member.results[0].error.code is ErrorCode.INVALID_RECORD_STATE
 

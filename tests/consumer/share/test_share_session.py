@@ -13,31 +13,31 @@ OLD, NEW = b"o" * 16, b"n" * 16
 def test_epochs_increase_and_wrap_after_the_largest() -> None:
     session = ShareSession(1)
     assert not session.is_open
-    session.responded({P0: OLD})
-    session.responded()
+    session.advance({P0: OLD})
+    session.advance()
     assert (session.epoch, session.is_open, session.partitions) == (2, True, {P0: OLD})
     session.epoch = EPOCH_MAX
-    session.responded()
+    session.advance()
     assert session.epoch == 1
 
 
 def test_a_session_that_is_opened_again_reads_nothing_and_remembers_ids() -> None:
     session = ShareSession(1)
-    session.responded({P0: OLD})
+    session.advance({P0: OLD})
     session.reopen()
     assert (session.is_open, session.partitions, session.ids) == (False, {}, {P0: OLD})
 
 
 def test_what_is_new_is_added_and_the_rest_forgotten() -> None:
     session = ShareSession(1)
-    session.responded({P0: OLD, P1: OLD})
+    session.advance({P0: OLD, P1: OLD})
     assert session.changes({P1: OLD, P2: OLD}) == ({P2: OLD}, {P0: OLD})
     assert session.changes(session.partitions) == ({}, {})
 
 
 def test_a_topic_made_anew_is_forgotten_and_added() -> None:
     session = ShareSession(1)
-    session.responded({P0: OLD})
+    session.advance({P0: OLD})
     assert session.changes({P0: NEW}) == ({P0: NEW}, {P0: OLD})
 
 

@@ -44,7 +44,7 @@ class EqualSubscriptions:
             self._given_up.update((each, member_id) for each in mine if self._near.is_far(member_id, each))
         self._below.sort()
         self._at_minimum.sort()
-        self._give_out()
+        self._distribute()
         return self.assigned
 
     def _keep(self, member_id: str, owned: list[TopicPartition]) -> None:
@@ -64,14 +64,14 @@ class EqualSubscriptions:
         self.assigned[member_id] = owned[:quota]
         self._given_up.update(dict.fromkeys(owned[quota:], member_id))
 
-    def _give_out(self) -> None:
+    def _distribute(self) -> None:
         assigned_partitions = {each for partitions in self.assigned.values() for each in partitions}
         unassigned = self._near.rarest_first(
             [each for each in self._all_partitions() if each not in assigned_partitions]
         )
         if self._near.matters:
-            unassigned = self._give_within_racks(unassigned)
-        for partition, member_id in zip(unassigned, self._takers(), strict=False):
+            unassigned = self._distribute_within_racks(unassigned)
+        for partition, member_id in zip(unassigned, self._next_members(), strict=False):
             self._give(partition, member_id)
 
     def _give(self, partition: TopicPartition, member_id: str) -> None:
@@ -79,11 +79,11 @@ class EqualSubscriptions:
         if partition in self._previous.claimed_twice or self._given_up.get(partition, member_id) != member_id:
             self.moving[partition] = member_id
 
-    def _give_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    def _distribute_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the unassigned rest."""
         unassigned, position = [], 0
         for partition in partitions:
-            at = self._near.next_one(partition, self._below, position)
+            at = self._near.next_near(partition, self._below, position)
             if at is not None:
                 member_id = self._below[at]
                 position = at + 1
@@ -93,7 +93,7 @@ class EqualSubscriptions:
                     del self._below[at]
                     if self._above_minimum < self._above_minimum_max:
                         self._at_minimum.append(member_id)
-            elif (at := self._near.next_one(partition, self._at_minimum, 0)) is not None:
+            elif (at := self._near.next_near(partition, self._at_minimum, 0)) is not None:
                 self._give(partition, self._at_minimum.pop(at))
                 self._above_minimum += 1
                 if self._above_minimum == self._above_minimum_max:
@@ -102,7 +102,7 @@ class EqualSubscriptions:
                 unassigned.append(partition)
         return unassigned
 
-    def _takers(self) -> Iterator[str]:
+    def _next_members(self) -> Iterator[str]:
         """Yield members round-robin until all have the minimum, then each member at the minimum once."""
         below, at_minimum = list(self._below), deque(self._at_minimum)
         while below:

@@ -39,6 +39,7 @@ def capacity(keys: int, least: int = CAPACITY_MIN) -> int:
 
 
 def hash_order(keys: Iterable[Key], hash_of: Callable[[Key], int]) -> list[Key]:
+    """Return distinct keys in the order of a HashMap that they were put into one by one."""
     put = list(dict.fromkeys(keys))
     return _in_buckets(put, hash_of, capacity(len(put)))
 

@@ -46,6 +46,8 @@ class Assignor(Protocol):
 
 
 def static_members_first(member_ids: Iterable[str], members: Members) -> list[str]:
+    """Sort members as Java (MemberInfo): static ones by instance id, then the others by member id."""
+
     def key(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
         return (instance_id is None, member_id if instance_id is None else instance_id)

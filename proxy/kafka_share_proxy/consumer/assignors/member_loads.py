@@ -20,6 +20,7 @@ Exchange = tuple[WeightedPartition, WeightedPartition | None]
 STEPS_PER_MEMBER = 4
 """Limit on moves and swaps, for the time: each one lowers the sum of squared loads."""
 PARTNERS_MAX = 8
+"""Maximum number of members with which one member tries an exchange in a step."""
 NEGLIGIBLE = 0.001
 """Differences of load that are ignored, as a fraction of the mean load."""
 
@@ -71,7 +72,8 @@ class MemberLoads:
                 self._remove(member_id, each)
                 self._free[each[1]] = None
 
-    def give_out(self) -> None:
+    def distribute(self) -> None:
+        """Assign the free partitions, heaviest first, each to the subscriber with the lowest load."""
         heaps: dict[tuple[str, ...], list[tuple[float, int, int, str]]] = {}
         by_topic = {topic: tuple(subscribers) for topic, subscribers in self._subscribers.items()}
         for partition in sorted(self._free, key=lambda each: (-self._weights[each], each)):
@@ -86,7 +88,7 @@ class MemberLoads:
             self.give(heap[0][-1], partition)
 
     def balance(self, heaviest: float, lightest: float) -> bool:
-        """True if no load is above `heaviest` or below `lightest`."""
+        """Exchange partitions until no load is above `heaviest` or below `lightest`. Return True if that succeeds."""
         for _ in range(STEPS_PER_MEMBER * len(self._owned)):
             ranked = sorted(self._owned, key=self._rank)
             too_heavy = self._loads[ranked[-1]] > heaviest + self._negligible
@@ -105,7 +107,7 @@ class MemberLoads:
             yield from ((giver, ranked[0]) for giver in ranked[:0:-1][:PARTNERS_MAX])
 
     def _level(self, giver: str, taker: str) -> bool:
-        """Return False if no exchange brings the loads closer together."""
+        """Make the best exchange between two members. Return False if none brings their loads closer together."""
         gap = self._loads[giver] - self._loads[taker]
         best = min(self._exchanges(giver, taker), key=lambda each: (abs(gap / 2 - _gain(each)), each[1] is not None,
                    each[0][1]), default=None)  # fmt: skip

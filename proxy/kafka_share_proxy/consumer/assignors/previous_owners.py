@@ -67,6 +67,7 @@ def _settle(
 
 
 def earlier_claims(owners: PreviousOwners) -> dict[TopicPartition, str]:
+    """Return the latest claimant of each partition among the members of earlier generations."""
     claims: dict[TopicPartition, tuple[str, int]] = {}
     for member_id, partition, generation in _outdated(owners):
         if partition not in claims or generation > claims[partition][1]:

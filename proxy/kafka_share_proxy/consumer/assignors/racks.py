@@ -36,18 +36,22 @@ class Nearness:
         self._rack_of = racks_of_members(members)
         self.matters = racks_matter(self._rack_of.values(), partitions, racks)
         self._racks = racks if self.matters else {}
-        self._standing = Counter(self._rack_of.values())
+        self._members_per_rack = Counter(self._rack_of.values())
 
     def is_far(self, member_id: str, partition: TopicPartition) -> bool:
         """True if the member is in a rack without a replica."""
         return self.matters and member_id in self._rack_of and not self._is_near(member_id, partition)
 
     def rarest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Sort partitions by the number of members in racks of their replicas. Unchanged if racks do not matter."""
         if not self.matters:
             return partitions
-        return sorted(partitions, key=lambda each: sum(self._standing[rack] for rack in self._racks.get(each, NOWHERE)))
+        return sorted(
+            partitions, key=lambda each: sum(self._members_per_rack[rack] for rack in self._racks.get(each, NOWHERE))
+        )
 
-    def next_one(self, partition: TopicPartition, members: Sequence[str], begin: int) -> int | None:
+    def next_near(self, partition: TopicPartition, members: Sequence[str], begin: int) -> int | None:
+        """Return the index of the next member in a rack of the partition, from `begin` on and then from the start."""
         for step in range(len(members)):
             at = (begin + step) % len(members)
             if self._is_near(members[at], partition):

@@ -77,7 +77,7 @@ class UnequalSubscriptions:
         everything = self._all_partitions()
         unassigned = [each for each in everything if each not in self._owner]
         began_empty = not self._owner
-        self._give_out(unassigned)
+        self._distribute(unassigned)
         self._participants = [member_id for member_id in self.assigned if self._can_change(member_id)]
         everything, unassigned = self._movable(everything), self._movable(unassigned)
         before = {member_id: list(partitions) for member_id, partitions in self.assigned.items()}
@@ -112,7 +112,7 @@ class UnequalSubscriptions:
     def _least_loaded(self, subscribers: Iterable[str]) -> str:
         return min(subscribers, key=lambda member_id: (len(self.assigned[member_id]), member_id))
 
-    def _give_out(self, partitions: list[TopicPartition]) -> None:
+    def _distribute(self, partitions: list[TopicPartition]) -> None:
         far = []
         for partition in partitions:
             near = [each for each in self._subscribers[partition.topic] if not self._near.is_far(each, partition)]

@@ -82,7 +82,7 @@ def _weights(counts: PartitionCounts, shares: Mapping[str, Sequence[float]]) -> 
 def _balanced(counts: PartitionCounts, members: Members, weights: Mapping[TopicPartition, float]) -> Assigned:
     order = static_members_first(members, members)
     fresh = MemberLoads(order, members, weights)
-    fresh.give_out()
+    fresh.distribute()
     mean = sum(weights.values()) / len(order)
     fresh.balance(max(mean, *weights.values()) * GOOD, mean / GOOD)
     heaviest, lightest = fresh.heaviest * SLACK, fresh.lightest / SLACK
@@ -99,7 +99,7 @@ def _balanced(counts: PartitionCounts, members: Members, weights: Mapping[TopicP
         for each, member_id in owner.items():
             loads.give(member_id, each)
         loads.shed(shed, floor)
-        loads.give_out()
+        loads.distribute()
         if loads.balance(heaviest, lightest):
             candidates.append(loads.assigned())
     unowned = len(weights) - len(owner)

@@ -18,12 +18,16 @@ class CaughtUpOffsets:
     """Offsets of one partition that two flows read."""
 
     processed_to: int
+    """Offset below which everything is processed."""
     done: OffsetRanges
     """Ranges processed above `processed_to` when the child was started or cut."""
     child_ranges: tuple[OffsetSpan, ...]
+    """Ranges that the child reads, ascending."""
     main_from: int
+    """Offset at which the main flow began."""
     user_text: str | None = None
     committed: dict[Flow, int] = field(default_factory=dict)
+    """Next offset of each flow, as last committed by the application."""
 
     def __post_init__(self) -> None:
         self.committed = {Flow.MAIN: self.main_from, Flow.CHILD: self.processed_to}
@@ -33,20 +37,23 @@ class CaughtUpOffsets:
         return not self.remaining(self.committed[Flow.CHILD])
 
     def remaining(self, child: int) -> tuple[OffsetSpan, ...]:
+        """Return the parts of the ranges that a child at this position has not read."""
         return tuple(OffsetSpan(max(child, each.start), each.end) for each in self.child_ranges if child < each.end)
 
     def flow_of(self, offset: int, child: int) -> Flow:
-        """See consumer/README.md rule 38."""
+        """Return the flow that an offset of the application belongs to (consumer/README.md rule 38)."""
         end = self.child_ranges[-1].end if self.child_ranges else self.processed_to
         return Flow.CHILD if offset < end or (offset == end <= child) else Flow.MAIN
 
     def commit(self, offset: int, flow: Flow) -> OffsetAndMetadata:
+        """Return the commit after the application has committed an offset of a flow."""
         if offset < self.processed_to:
             return OffsetAndMetadata(offset, self.user_text or "")  # the application wants to read again
         self.committed[flow] = offset
-        return self.now()
+        return self.to_commit()
 
-    def now(self) -> OffsetAndMetadata:
+    def to_commit(self) -> OffsetAndMetadata:
+        """Return the one commit that stores the progress of both flows."""
         child, main = self.committed[Flow.CHILD], self.committed[Flow.MAIN]
         done = self.done.copy()
         if main > self.main_from:

@@ -77,7 +77,7 @@ class _OpenCall:
 
 
 class _Refusals:
-    """Last code of each partition, and the time of the first error since the last final result."""
+    """Retriable errors of partitions: the last code, and the time of the first one since the last final result."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -123,7 +123,7 @@ class CommitRequests:
         self._backoff = backoff
         self._identity = identity
         self._holds = holds
-        """None: no group membership, therefore any partition."""
+        """Return the partitions that the member may commit. None: no group membership, therefore any partition."""
         self._fenced = fenced
         self.on_accepted: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] = lambda _offsets: None
         """Called with offsets that the group has accepted, including automatic commits. Must not raise."""
@@ -133,7 +133,9 @@ class CommitRequests:
         self._refusals = _Refusals(options.api_timeout_s)
         self._in_flight: set[TopicPartition] = set()
         self._completed: dict[TopicPartition, OffsetAndMetadata] = {}
+        """Accepted offsets that `on_accepted` has not received yet."""
         self._limited: set[TopicPartition] = set()
+        """Partitions whose coordinator has refused a long text."""
         self._query_committed = query_committed
         self._calls: dict[int, _OpenCall] = {}
 
@@ -142,7 +144,7 @@ class CommitRequests:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], call_id: int | None = None
     ) -> list[BackgroundEvent]:
-        """Refuse partitions that the member does not own immediately."""
+        """Queue commits. Partitions that the member does not own are refused immediately."""
         owned = self._holds()
         if call_id is not None:
             self._calls[call_id] = _OpenCall(set(offsets))
@@ -158,6 +160,7 @@ class CommitRequests:
         return events
 
     def is_settled(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Return True if no commit of these partitions is waiting or in flight."""
         return not any(each in self._waiting or each in self._in_flight or each in self._held for each in partitions)
 
     @property
@@ -165,6 +168,7 @@ class CommitRequests:
         return not (self._waiting or self._held or self._in_flight or self._calls)
 
     def abandon(self, partitions: Iterable[TopicPartition]) -> list[BackgroundEvent]:
+        """Fail the commits of lost partitions that are not in flight."""
         events: list[BackgroundEvent] = []
         for each in partitions:
             self._refusals.forget(each)
@@ -182,10 +186,11 @@ class CommitRequests:
         return self._refusals.error(refused[0], self._refusals.codes[refused[0]]) if refused else None
 
     def give_up(self, call_id: int) -> None:
-        """Its offsets are still committed."""
+        """Forget a call. Its offsets are still committed."""
         self._calls.pop(call_id, None)
 
     def fail(self, error: ConsumerError) -> list[BackgroundEvent]:
+        """Fail all waiting commits."""
         waiting, self._waiting = self._waiting, {}
         return [event for each, pending in waiting.items() for event in self._settle(each, pending.call_ids, error)]
 
@@ -198,11 +203,11 @@ class CommitRequests:
             return DueRequests(events=tuple(events))
         if not self._backoff.is_ready(now):
             return DueRequests((), self._backoff.ready_at, tuple(events))
-        node_id = self._coordinator.need(now, "OffsetCommit")
+        node_id = self._coordinator.find(now, "OffsetCommit")
         if node_id is None:
             return DueRequests(events=tuple(events))
         sent = {each: self._waiting.pop(each) for each in ready}
-        events += self._write(sent)
+        events += self._prepare_texts(sent)
         if not sent:
             return DueRequests(events=tuple(events))
         self._in_flight.update(sent)
@@ -220,7 +225,7 @@ class CommitRequests:
         return DueRequests((request,), math.inf, tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """The member may have another identity by now, or be closed."""
+        """Process a response. The member may have another identity by now, or be closed."""
         sent, identity = request.context
         self._in_flight.difference_update(sent)
         if isinstance(outcome, RequestFailure):
@@ -236,14 +241,14 @@ class CommitRequests:
         events: list[BackgroundEvent] = []
         for partition, pending in sent.items():
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            events += self._take(partition, pending, code, identity, now)
+            events += self._on_code(partition, pending, code, identity, now)
         self._report_accepted()
         return events
 
     # Private methods
 
-    def _write(self, sent: dict[TopicPartition, PendingCommit]) -> list[BackgroundEvent]:
-        """A commit without a text that can be sent is failed and removed."""
+    def _prepare_texts(self, sent: dict[TopicPartition, PendingCommit]) -> list[BackgroundEvent]:
+        """Split the metadata into texts. A commit whose metadata cannot be sent fails, and is removed from `sent`."""
         events: list[BackgroundEvent] = []
         for partition, pending in list(sent.items()):
             if pending.texts is not None:
@@ -294,7 +299,7 @@ class CommitRequests:
     ) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         if failure.is_retriable:
-            self._coordinator.note(failure, now)
+            self._coordinator.check(failure, now)
             self._backoff.failed(now)
         for partition, pending in sent.items():
             if failure.is_retriable:
@@ -304,11 +309,11 @@ class CommitRequests:
                 events += self._settle(partition, pending.call_ids, error)
         return events
 
-    def _take(
+    def _on_code(
         self, partition: TopicPartition, pending: PendingCommit, code: ErrorCode, identity: MemberIdentity, now: float
     ) -> list[BackgroundEvent]:
         if code in RETRIABLE:
-            return self._try_again(partition, pending, code, now)
+            return self._retry(partition, pending, code, now)
         self._refusals.forget(partition)
         if not code:
             return self._accepted(partition, pending)
@@ -328,25 +333,25 @@ class CommitRequests:
     def _accepted(self, partition: TopicPartition, pending: PendingCommit) -> list[BackgroundEvent]:
         """Send the next text, or report the commit once all are accepted, and added up."""
         texts = pending.texts
-        if texts is None or not texts.accepted():
+        if texts is None or not texts.advance():
             self._enqueue(partition, pending, newest=False)
             return []
-        if texts.needs_proof and self._query_committed is not None:
+        if texts.needs_check and self._query_committed is not None:
 
-            def judge(result: Committed | ConsumerError) -> list[BackgroundEvent]:
+            def on_committed(result: Committed | ConsumerError) -> list[BackgroundEvent]:
                 if isinstance(result, ConsumerError):
                     return self._settle(partition, pending.call_ids, result)
-                texts.judge(result[partition])
+                texts.check_stored(result[partition])
                 events = self._complete(partition, pending, texts)
                 self._report_accepted()
                 return events
 
-            self._query_committed(frozenset({partition}), judge)
+            self._query_committed(frozenset({partition}), on_committed)
             return []
         return self._complete(partition, pending, texts)
 
     def _complete(self, partition: TopicPartition, pending: PendingCommit, texts: CommitTexts) -> list[BackgroundEvent]:
-        if texts.needs_proof and texts.left_out:
+        if texts.needs_check and texts.left_out:
             self._limited.add(partition)
         self._completed[partition] = pending.offset
         return self._settle(partition, pending.call_ids, None, texts.left_out)
@@ -356,11 +361,11 @@ class CommitRequests:
         if completed:
             self.on_accepted(completed)
 
-    def _try_again(
+    def _retry(
         self, partition: TopicPartition, pending: PendingCommit, code: ErrorCode, now: float
     ) -> list[BackgroundEvent]:
         """Retry after a backoff. When the timeout has passed, fail the commit and the newer one that waits after it."""
-        self._coordinator.note(code, now)
+        self._coordinator.check(code, now)
         self._backoff.failed(now)
         self._troubles.report(TroubleKind.REQUEST, ("OffsetCommit", None), f"OffsetCommit of {partition}: {code.name}")
         if not self._refusals.last_too_long(partition, code, now):
@@ -391,6 +396,7 @@ class CommitRequests:
         error: ProxyError | None,
         left_out: Sequence[OffsetSpan] = (),
     ) -> list[BackgroundEvent]:
+        """Note the result of a partition for its calls. Return the calls that are finished."""
         events: list[BackgroundEvent] = []
         for call_id in call_ids:
             call = self._calls.get(call_id)
@@ -417,7 +423,7 @@ def _fields(pending: PendingCommit, number: int) -> dict[str, Any]:
         "partition_index": number,
         "committed_offset": pending.offset.offset,
         "committed_leader_epoch": pending.offset.leader_epoch,
-        "committed_metadata": pending.offset.metadata if pending.texts is None else pending.texts.present,
+        "committed_metadata": pending.offset.metadata if pending.texts is None else pending.texts.current,
     }
 
 

@@ -21,10 +21,13 @@ STRING_MAX = 32_767
 
 
 class CommitTexts:
-    """Raises ValueError if tokens alone are too long."""
+    """Texts of one commit, in the order in which they are sent."""
 
     def __init__(self, target: OffsetAndMetadata, *, is_limited: bool) -> None:
-        """Begin with what fits if the coordinator has refused a long text (`is_limited`)."""
+        """Begin with the ranges that fit if the coordinator has refused a long text before (`is_limited`).
+
+        Raises ValueError if the ranges of a second flow alone are too long.
+        """
         self.target = target
         self.left_out: Sequence[OffsetSpan] = ()
         self._text: CommitText | None = None
@@ -32,6 +35,7 @@ class CommitTexts:
         self._pieces = [target.metadata]
         self._next = 0
         self._level = 0
+        """Number of times that the text was shortened."""
         if len(target.metadata) > BROKER_METADATA_MAX and target.metadata.startswith(PREFIX):
             self._read()
             if is_limited:
@@ -45,21 +49,21 @@ class CommitTexts:
         self._pieces = split_commit_text(self._text, STRING_MAX)
 
     @property
-    def present(self) -> str:
+    def current(self) -> str:
         return self._pieces[self._next]
 
     @property
-    def needs_proof(self) -> bool:
-        """True if the text is sent in parts."""
+    def needs_check(self) -> bool:
+        """True if the text is sent in parts: a broker without the proxy keeps only the last one."""
         return len(self._pieces) > 1
 
-    def accepted(self) -> bool:
-        """Return True if that was the last text."""
+    def advance(self) -> bool:
+        """Continue with the next text after one was accepted. Return True if it was the last."""
         self._next += 1
         return self._next >= len(self._pieces)
 
     def shorten(self) -> bool:
-        """Continue with what a broker accepts by default, then no ranges. False if neither is shorter."""
+        """Continue with the ranges that fit into a broker's default limit, then with none. Return False after that."""
         if self._text is None or self._level == 2:
             return False
         self._level += 1
@@ -73,7 +77,8 @@ class CommitTexts:
         self._pieces, self._next = [text], 0
         return True
 
-    def judge(self, committed: OffsetAndMetadata | None) -> None:
+    def check_stored(self, committed: OffsetAndMetadata | None) -> None:
+        """Set `left_out` to the ranges that the coordinator has not stored, after all parts were accepted."""
         if self._text is None:
             return
         stored = _ranges(committed)

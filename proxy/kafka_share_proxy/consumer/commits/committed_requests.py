@@ -52,7 +52,7 @@ class _Query:
 
 
 class CommittedRequests:
-    """Combined into one OffsetFetch at a time."""
+    """Queries of committed offsets, combined into one OffsetFetch at a time."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CommittedRequests:
         self._in_flight: UnsentRequest | None = None
 
     def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
-        """`deliver` is called once."""
+        """Query committed offsets. `deliver` is called once, unless the call is given up."""
         self._queries.append(_Query(set(partitions), deliver, call_id))
 
     def give_up(self, call_id: int) -> None:
@@ -83,7 +83,7 @@ class CommittedRequests:
             return DueRequests()
         if not self._backoff.is_ready(now):
             return DueRequests(wake_at=self._backoff.ready_at)
-        node_id = self._coordinator.need(now, "OffsetFetch")
+        node_id = self._coordinator.find(now, "OffsetFetch")
         if node_id is None:
             return DueRequests()
         self._in_flight = UnsentRequest(
@@ -105,7 +105,7 @@ class CommittedRequests:
             if not outcome.is_retriable:
                 self._backoff.failed(now)
                 return self.fail(ConsumerError(f"OffsetFetch: {outcome.reason}"))
-            self._coordinator.note(outcome, now)
+            self._coordinator.check(outcome, now)
             self._backoff.failed(now)
             return []
         response: Any = outcome
@@ -113,7 +113,7 @@ class CommittedRequests:
         code = ErrorCode.of(group.error_code)
         if code:
             return self._refused(code, now)
-        return self._take(group, now)
+        return self._read_group(group, now)
 
     def _message(self, partitions: set[TopicPartition]) -> Any:
         message, identity = messages.OffsetFetchRequest, self._identity()
@@ -130,7 +130,7 @@ class CommittedRequests:
         )
         return message(groups=[group], require_stable=True)
 
-    def _take(self, group: Any, now: float) -> list[BackgroundEvent]:
+    def _read_group(self, group: Any, now: float) -> list[BackgroundEvent]:
         offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
         refused: BrokerRefused | None = None
         again = False
@@ -166,7 +166,7 @@ class CommittedRequests:
         return events
 
     def _refused(self, code: ErrorCode, now: float) -> list[BackgroundEvent]:
-        self._coordinator.note(code, now)
+        self._coordinator.check(code, now)
         self._backoff.failed(now)
         if code in RETRIABLE or code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._report(f"OffsetFetch of group {self._options.group!r}: {code.name}", code)
@@ -178,5 +178,6 @@ class CommittedRequests:
         self._troubles.report(TroubleKind.REQUEST, SUBJECT, text, advice)
 
     def fail(self, error: ConsumerError) -> list[BackgroundEvent]:
+        """Fail all queries."""
         queries, self._queries = self._queries, []
         return [event for query in queries for event in query.deliver(error)]

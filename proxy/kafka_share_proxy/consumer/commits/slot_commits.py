@@ -24,6 +24,7 @@ class SlotCommits:
         self._committed = committed
 
     def names(self, partition: TopicPartition) -> tuple[TopicPartition, ...]:
+        """Return the topic-partitions under which a partition is committed."""
         return (partition,) if self._filter is None else self._filter.committed_as(partition)
 
     def commit(
@@ -36,7 +37,7 @@ class SlotCommits:
         return self._commits.is_settled(name for each in partitions for name in self.names(each))
 
     def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
-        """Deliver the lowest offset of several slots, or None."""
+        """Query committed offsets: the lowest one of several slots, or None if a slot has none."""
         names = {each: self.names(each) for each in partitions}
 
         def lowest(committed: Committed | ConsumerError) -> list[BackgroundEvent]:

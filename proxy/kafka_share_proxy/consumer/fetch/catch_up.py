@@ -46,7 +46,7 @@ class CatchUp:
         """True from the first start on."""
         self._caught_up: dict[TopicPartition, CaughtUpOffsets] = {}
         self._moves: dict[TopicPartition, int] = {}
-        """Value of `moves` of the main position, by partition."""
+        """Value of `moves` of the main position when the child last followed it."""
 
     # Start and stop
 
@@ -69,7 +69,7 @@ class CatchUp:
         self.positions.seek(partition, processed_to, committed.leader_epoch, child_ranges)
         self.is_alive = True
         for each in child_ranges:
-            self._changed(partition, each, each.end - each.start, "not processed")
+            self._report_change(partition, each, each.end - each.start, "not processed")
         return True
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -78,7 +78,7 @@ class CatchUp:
         for each in dropped:
             main, child = self._main.get(each), self.positions.get(each)
             if main is not None and child is not None:
-                main.was_processed(child.processed)
+                main.add_processed(child.processed)
             self._caught_up.pop(each, None)
             self._moves.pop(each, None)
         self.positions.drop(dropped)
@@ -88,7 +88,7 @@ class CatchUp:
         self.drop(list(self._caught_up))
         self.fetches.clear()
 
-    def keep_up(self) -> None:
+    def follow_main(self) -> None:
         """Copy the pause and leader of the main flow. If that has sought back, the child's ranges end there."""
         for each in list(self._caught_up):
             main, child = self._main.get(each), self.positions.get(each)
@@ -111,18 +111,19 @@ class CatchUp:
         self.positions.consumed(partition, next_offset)
         for each in caught_up.child_ranges:
             if before < each.end <= next_offset:
-                self._changed(partition, each, 0, "read to its end")
+                self._report_change(partition, each, 0, "read to its end")
 
     def read_again(self, partition: TopicPartition) -> None:
+        """Fetch again from the child's position: buffered records become stale."""
         if partition in self._caught_up:
             child = self.positions[partition]
-            self.positions.seek(partition, self._child(partition), ranges=child.ranges)
+            self.positions.seek(partition, self._child_offset(partition), ranges=child.ranges)
 
     def remaining(self) -> dict[TopicPartition, tuple[OffsetSpan, ...]]:
         return {
             each: remaining
             for each, caught_up in self._caught_up.items()
-            if (remaining := caught_up.remaining(self._child(each)))
+            if (remaining := caught_up.remaining(self._child_offset(each)))
         }
 
     def reset(self, partitions: Iterable[TopicPartition], _: str) -> list[BackgroundEvent]:
@@ -131,11 +132,11 @@ class CatchUp:
             at = self.positions[each].fetch_from
             self.positions.reset(each)
             self._offsets.query(
-                {each: EARLIEST_TIMESTAMP}, partial(self._on_start, each, at, self.positions[each].moves)
+                {each: EARLIEST_TIMESTAMP}, partial(self._on_log_start, each, at, self.positions[each].moves)
             )
         return []
 
-    def _on_start(
+    def _on_log_start(
         self, partition: TopicPartition, at: int, moves: int, result: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition not in self.positions or self.positions[partition].moves != moves:
@@ -145,18 +146,19 @@ class CatchUp:
         elif result[partition].offset > at:
             self._deleted_below(partition, at, result[partition].offset)
         else:
-            self._offsets.query({partition: LATEST_TIMESTAMP}, partial(self._on_end, partition, at, moves))
+            self._offsets.query({partition: LATEST_TIMESTAMP}, partial(self._on_log_end, partition, at, moves))
         return []
 
     def _deleted_below(self, partition: TopicPartition, at: int, start: int) -> None:
+        """Continue at the log start: the records from `at` on were deleted."""
         caught_up = self._caught_up[partition]
         for each in caught_up.remaining(at):
             deleted = OffsetSpan(each.start, min(each.end, start)) if each.start < start else None
             if deleted is not None:
-                self._changed(partition, deleted, 0, f"deleted before it was read: the log begins at {start}")
+                self._report_change(partition, deleted, 0, f"deleted before it was read: the log begins at {start}")
         self.positions.seek(partition, max(at, start), ranges=caught_up.child_ranges)
 
-    def _on_end(
+    def _on_log_end(
         self, partition: TopicPartition, at: int, moves: int, result: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition in self.positions and self.positions[partition].moves == moves:
@@ -171,12 +173,12 @@ class CatchUp:
         if end >= caught_up.main_from:
             return
         for each in caught_up.remaining(end):
-            self._changed(partition, each, 0, reason)
-        child = self._child(partition)
+            self._report_change(partition, each, 0, reason)
+        child = self._child_offset(partition)
         caught_up.cut(end)
         self.positions.seek(partition, min(child, end), ranges=caught_up.child_ranges)
 
-    def _child(self, partition: TopicPartition) -> int:
+    def _child_offset(self, partition: TopicPartition) -> int:
         position = self.positions[partition]
         return position.offset if position.offset is not None else position.fetch_from
 
@@ -187,24 +189,24 @@ class CatchUp:
 
     def consumed_offset(self, partition: TopicPartition, main: int) -> OffsetAndMetadata:
         caught_up = self._caught_up[partition]
-        caught_up.committed = {Flow.MAIN: max(main, caught_up.main_from), Flow.CHILD: self._child(partition)}
-        return self._ending(partition, caught_up.now())
+        caught_up.committed = {Flow.MAIN: max(main, caught_up.main_from), Flow.CHILD: self._child_offset(partition)}
+        return self._drop_if_finished(partition, caught_up.to_commit())
 
     def split(self, partition: TopicPartition, offset: OffsetAndMetadata) -> OffsetAndMetadata:
         caught_up = self._caught_up.get(partition)
         if caught_up is None or commit_text_version(offset.metadata) is not None:
             return offset
         caught_up.user_text = offset.metadata or caught_up.user_text
-        flow = caught_up.flow_of(offset.offset, self._child(partition))
-        if flow is Flow.CHILD and offset.offset > self._child(partition):
+        flow = caught_up.flow_of(offset.offset, self._child_offset(partition))
+        if flow is Flow.CHILD and offset.offset > self._child_offset(partition):
             # processed without having been returned
             self.positions.seek(partition, offset.offset, ranges=caught_up.child_ranges)
-        return self._ending(partition, caught_up.commit(offset.offset, flow))
+        return self._drop_if_finished(partition, caught_up.commit(offset.offset, flow))
 
-    def _ending(self, partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetAndMetadata:
+    def _drop_if_finished(self, partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetAndMetadata:
         if self._caught_up[partition].is_finished:
             self.drop([partition])
         return committed
 
-    def _changed(self, partition: TopicPartition, token: OffsetSpan, remaining: int, reason: str) -> None:
+    def _report_change(self, partition: TopicPartition, token: OffsetSpan, remaining: int, reason: str) -> None:
         self._report(CatchUpChanged(partition=partition, token=token, remaining=remaining, reason=reason))

@@ -33,9 +33,10 @@ from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 VERSIONS = (13, 16)
 """Topics are identified by id."""
-NAMED = (12, 12)
+VERSIONS_BY_NAME = (12, 12)
 """Version with topic names, for a view that does not exist yet."""
 SESSION_ID, SESSION_EPOCH = 0, -1
+"""No fetch session (KIP-227): each request lists all partitions."""
 
 STALE_LEADER = frozenset(
     {
@@ -67,9 +68,12 @@ class FetchedChunk(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     moves: int
+    """Value of `Position.moves` when the records were requested."""
     flow: Flow = Flow.MAIN
     is_filtered: bool = False
+    """True if the proxy has applied the key filter."""
     until: int | None = None
+    """Offset at which the application must not continue within the last batch: the end of a range. None: no end."""
 
     def copied(self) -> FetchedChunk:
         """Return a copy of the records: a part of the response would keep all of it (fetch.max.bytes) in memory."""
@@ -106,12 +110,12 @@ class FetchRequests:
         self._new_backoff = new_backoff
         self._backoffs: dict[int, RetryBackoff] = {}
         """Backoff by broker, because a failing one must not delay requests to others."""
-        self._busy: dict[int, UnsentRequest] = {}
+        self._in_flight: dict[int, UnsentRequest] = {}
         self._buffer: deque[FetchedChunk] = deque()
         self.buffered_bytes = 0
         """Bytes of record batches, including those of paused partitions."""
         self._room_needed = 0
-        """0 if none waits for room."""
+        """Bytes that must become free before another Fetch. 0 if none waits for room."""
 
     # Buffer, as used by the application
 
@@ -138,6 +142,7 @@ class FetchRequests:
 
     @property
     def has_new_room(self) -> bool:
+        """True if a Fetch that waited for room can be sent now."""
         return 0 < self._room_needed <= self._room()
 
     @property
@@ -149,13 +154,14 @@ class FetchRequests:
         return not self.is_stale(chunk) and self._positions[chunk.partition].is_returnable
 
     def is_stale(self, chunk: FetchedChunk) -> bool:
+        """Return True if the position was sought, lost or given up since the chunk was requested."""
         position = self._positions.get(chunk.partition)
         return position is None or position.moves != chunk.moves
 
     def clear(self) -> None:
         self._buffer.clear()
         self.buffered_bytes = 0
-        self._busy.clear()
+        self._in_flight.clear()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         dropped = frozenset(partitions)
@@ -176,7 +182,7 @@ class FetchRequests:
             partitions = [each for each in listed if self._positions[each].not_before <= now]
             ready_at = max(self._ready_at(node_id), min(self._positions[each].not_before for each in listed))
             min_bytes, max_bytes = self._sizes(len(listed), share)
-            if node_id in self._busy:
+            if node_id in self._in_flight:
                 continue
             if room < min_bytes:
                 self._room_needed = min(min_bytes, self._room_needed or min_bytes)
@@ -186,8 +192,8 @@ class FetchRequests:
                 continue
             bytes_max = min(max_bytes, room)
             room -= bytes_max
-            self._busy[node_id] = self._request(node_id, partitions, bytes_max)
-            requests.append(self._busy[node_id])
+            self._in_flight[node_id] = self._request(node_id, partitions, bytes_max)
+            requests.append(self._in_flight[node_id])
         return DueRequests(tuple(requests), wake_at)
 
     def _sizes(self, partitions: int, share: int) -> tuple[int, int]:
@@ -204,9 +210,9 @@ class FetchRequests:
         return self._backoffs[node_id].ready_at if node_id in self._backoffs else -math.inf
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        if self._busy.get(request.node_id) is not request:
+        if self._in_flight.get(request.node_id) is not request:
             return []
-        del self._busy[request.node_id]
+        del self._in_flight[request.node_id]
         if isinstance(outcome, RequestFailure):
             self._node_failed(request, now)
             if outcome.is_retriable:
@@ -222,7 +228,7 @@ class FetchRequests:
     # Private methods
 
     def _room(self) -> int:
-        expected_bytes = sum(int(request.message.max_bytes) for request in self._busy.values())
+        expected_bytes = sum(int(request.message.max_bytes) for request in self._in_flight.values())
         return self._options.buffer_bytes_max - self.buffered_bytes - expected_bytes
 
     def _by_node(self, now: float) -> dict[int, list[TopicPartition]]:
@@ -231,10 +237,10 @@ class FetchRequests:
             leader = self._metadata.leader(partition)
             known = self._metadata.topic_id(partition.topic) is not None
             if known and leader.node_id >= 0 and leader.epoch == self._positions[partition].leader.epoch:
-                grouped.setdefault(self._reader(partition, leader.node_id, now), []).append(partition)
+                grouped.setdefault(self._node_to_read(partition, leader.node_id, now), []).append(partition)
         return grouped
 
-    def _reader(self, partition: TopicPartition, leader_id: int, now: float) -> int:
+    def _node_to_read(self, partition: TopicPartition, leader_id: int, now: float) -> int:
         """Return the preferred read replica while it is valid, else the leader."""
         position = self._positions[partition]
         if position.preferred is not None and not (
@@ -270,7 +276,7 @@ class FetchRequests:
             sender=self,
             api="Fetch",
             message=request,
-            versions=NAMED if by_name else VERSIONS,
+            versions=VERSIONS_BY_NAME if by_name else VERSIONS,
             timeout_s=self._options.request_timeout_s,
             node_id=node_id,
             lane=Lane.DATA if self.flow is Flow.MAIN else Lane.CATCHING_UP,
@@ -296,7 +302,7 @@ class FetchRequests:
             for each in topic.partitions if name is not None else ():
                 partition = TopicPartition(name or "", each.partition_index)
                 position = self._positions.get(partition)
-                # Otherwise the position moved, or the partition was reassigned, since the request.
+                # Otherwise the position has moved, or the partition was reassigned, since the request.
                 if position is not None and request.context.get(partition) == (position.moves, position.fetch_from):
                     events += self._take_partition(partition, position, each, arrived, now)
         return [FetchArrived(partitions=frozenset(arrived)), *events] if arrived else events
@@ -308,37 +314,28 @@ class FetchRequests:
         position.not_before = now + self._options.retry_backoff_s if code else -math.inf
         if self._troubles.is_any and code not in STALE_LEADER:
             self._troubles.end(TroubleKind.REQUEST, ("Fetch", partition))
-        if code and position.preferred is not None:
-            position.preferred = None  # the leader is next
-        elif code in STALE_LEADER:
-            self._metadata.request_update()
-            self._troubles.report(TroubleKind.REQUEST, ("Fetch", partition), f"Fetch of {partition}: {code.name}")
-            leader = LeaderAndEpoch(data.current_leader.leader_id, data.current_leader.leader_epoch)
-            self._metadata.note_leader(partition, leader)
-        elif code:
-            return self._refused(partition, code, now)
         if code:
-            return []
+            return self._refused(partition, position, code, data, now)
         position.high_watermark, position.last_stable_offset = data.high_watermark, data.last_stable_offset
         if data.preferred_read_replica >= 0:
             position.preferred = (data.preferred_read_replica, now + self._options.metadata_max_age_s)
             return []
-        troubles = self._buffered(partition, position, data, arrived)
+        troubles = self._buffer_records(partition, position, data, arrived)
         if troubles:
             position.not_before = now + self._options.retry_backoff_s
         return troubles
 
-    def _buffered(
+    def _buffer_records(
         self, partition: TopicPartition, position: Position, data: Any, arrived: set[TopicPartition]
     ) -> list[BackgroundEvent]:
         if data.diverging_epoch.epoch >= 0:
-            self._positions.log_was_cut(partition, data.diverging_epoch.end_offset, data.diverging_epoch.epoch)
+            self._positions.truncate(partition, data.diverging_epoch.end_offset, data.diverging_epoch.epoch)
             return []
         records = data.records if data.records is not None else b""
         try:
             batches, _ = split_complete(records, position.fetch_from)
         except RemoteProtocolError as error:
-            return [BackgroundError(error=ConsumerError(f"Fetch of {partition}: {error}"), partitions=_only(partition))]
+            return [BackgroundError(error=ConsumerError(f"Fetch of {partition}: {error}"), partitions=_one(partition))]
         if not len(batches):
             return []
         last, until = batches[-1], position.until
@@ -362,15 +359,25 @@ class FetchRequests:
         arrived.add(partition)
         return []
 
-    def _refused(self, partition: TopicPartition, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+    def _refused(
+        self, partition: TopicPartition, position: Position, code: ErrorCode, data: Any, now: float
+    ) -> list[BackgroundEvent]:
+        if position.preferred is not None:
+            position.preferred = None  # the leader is next
+            return []
+        if code in STALE_LEADER:
+            self._metadata.request_update()
+            self._troubles.report(TroubleKind.REQUEST, ("Fetch", partition), f"Fetch of {partition}: {code.name}")
+            leader = LeaderAndEpoch(data.current_leader.leader_id, data.current_leader.leader_epoch)
+            self._metadata.note_leader(partition, leader)
+            return []
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            position = self._positions[partition]
             if position.has_unread:  # the application reads what was fetched before the position is reset
                 position.not_before = now + self._options.retry_backoff_max_s
                 return []
             offset = position.fetch_from
             return self._offsets.reset([partition], f"offset {offset} is out of range")
-        return [BackgroundError(error=BrokerRefused("Fetch", code, str(partition)), partitions=_only(partition))]
+        return [BackgroundError(error=BrokerRefused("Fetch", code, str(partition)), partitions=_one(partition))]
 
     def _node_failed(self, request: UnsentRequest, now: float) -> None:
         self._backoffs.setdefault(request.node_id, self._new_backoff()).failed(now)
@@ -380,5 +387,5 @@ class FetchRequests:
         self._metadata.request_update()
 
 
-def _only(partition: TopicPartition) -> Partitions:
+def _one(partition: TopicPartition) -> Partitions:
     return frozenset({partition})

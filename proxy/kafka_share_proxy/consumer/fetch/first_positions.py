@@ -20,7 +20,7 @@ Moves = dict[TopicPartition, int]
 
 
 class FirstPositions:
-    """The committed offset, or else the reset policy."""
+    """Lookup of start positions: the committed offset, or else the reset policy."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class FirstPositions:
         self._catch_up = catch_up
 
     def find(self) -> list[BackgroundEvent]:
+        """Start the lookup for new partitions."""
         missing = [
             each
             for each in self._positions.missing(PositionState.INITIALIZING)
@@ -49,7 +50,9 @@ class FirstPositions:
         if self._options.group_id is None:
             return self._offsets.reset(missing)
         moves = {each: self._positions[each].moves for each in missing}
-        self._committed.query(frozenset(missing), lambda committed_offsets: self._responded(committed_offsets, moves))
+        self._committed.query(
+            frozenset(missing), lambda committed_offsets: self._on_committed(committed_offsets, moves)
+        )
         return []
 
     def _unmoved(self, moves: Moves) -> list[TopicPartition]:
@@ -59,17 +62,17 @@ class FirstPositions:
             if (now := self._positions.get(each)) is not None and now.moves == before and now.is_queried
         ]
 
-    def _responded(self, committed_offsets: Committed | ConsumerError, moves: Moves) -> list[BackgroundEvent]:
+    def _on_committed(self, committed_offsets: Committed | ConsumerError, moves: Moves) -> list[BackgroundEvent]:
         still = self._unmoved(moves)
         if isinstance(committed_offsets, ConsumerError):
             return self._not_found(still, committed_offsets)
         events: list[BackgroundEvent] = self._offsets.reset([each for each in still if committed_offsets[each] is None])
         known = {each: offset for each in still if (offset := committed_offsets[each]) is not None}
         if not self._options.enable_parallel_rebalance:
-            return [*events, *self._begin(known)]
+            return [*events, *self._start_at_committed(known)]
         if known:
             latest = dict.fromkeys(known, LATEST_TIMESTAMP)
-            self._offsets.query(latest, lambda ends: self._begin_at_end(known, ends, moves))
+            self._offsets.query(latest, lambda ends: self._start_at_log_end(known, ends, moves))
         return events
 
     def _not_found(self, partitions: Iterable[TopicPartition], error: ConsumerError) -> list[BackgroundEvent]:
@@ -78,7 +81,7 @@ class FirstPositions:
             self._positions[each].is_queried = False
         return [BackgroundError(error=error, partitions=listed)]
 
-    def _begin(self, known: dict[TopicPartition, OffsetAndMetadata]) -> list[BackgroundEvent]:
+    def _start_at_committed(self, known: dict[TopicPartition, OffsetAndMetadata]) -> list[BackgroundEvent]:
         """Skip records above the committed offset that are already processed."""
         events: list[BackgroundEvent] = []
         for each, committed in known.items():
@@ -92,7 +95,7 @@ class FirstPositions:
                 events.append(BackgroundError(error=ConsumerError(f"{each}: {problem}"), partitions=frozenset({each})))
         return events
 
-    def _begin_at_end(
+    def _start_at_log_end(
         self, known: dict[TopicPartition, OffsetAndMetadata], ends: Found | ConsumerError, moves: Moves
     ) -> list[BackgroundEvent]:
         """Start at the log end if the lag is at least `catch_up_lag_min`."""
@@ -111,7 +114,7 @@ class FirstPositions:
             ):
                 events.append(PositionFound(partition=each, committed=committed, main_from=end.offset))
             else:
-                events += self._begin({each: committed})
+                events += self._start_at_committed({each: committed})
         return events
 
 

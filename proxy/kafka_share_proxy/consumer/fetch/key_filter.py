@@ -24,13 +24,18 @@ class KeyFilter:
     ranges: tuple[tuple[int, int], ...] = ()
     """(first, last) hash of each range, both included: murmur2 of the key as an unsigned number, 0 to 2^32 - 1."""
     keys: tuple[bytes, ...] = ()
+    """Keys that are accepted whatever their hash."""
     null_keys: NullKeys = NullKeys.DROP
+    """What happens to records without a key."""
     slots: tuple[int, ...] = ()
+    """Slots of a view under whose names offsets are committed. Empty for a filter without slots."""
     of: int = 0
+    """Number of slots of that view."""
     content: bytes = field(init=False, repr=False, compare=False)
+    """Encoded filter, for the tag of FetchPartition."""
     _known: frozenset[bytes] = field(init=False, repr=False, compare=False)
     _bounds: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """Alternating and ascending."""
+    """First hash and hash after the last of each range, ascending."""
 
     def __post_init__(self) -> None:
         """Raises ValueError if the filter is empty or too large, or a range is invalid."""
@@ -82,12 +87,12 @@ def slots_of(of: int, slots: Iterable[int]) -> KeyFilter:
         raise ValueError(f"a view of {of} slots: {SLOTS_MIN} to {SLOTS_MAX} are possible")
     if not listed or not 0 <= listed[0] <= listed[-1] < of:
         raise ValueError(f"slots {listed} of {of}: name some of 0 to {of - 1}")
-    ranges = tuple((_begin(slot, of), _begin(slot + 1, of) - 1) for slot in listed)
+    ranges = tuple((_first_hash(slot, of), _first_hash(slot + 1, of) - 1) for slot in listed)
     return KeyFilter(ranges, null_keys=NullKeys.BY_OFFSET, slots=listed, of=of)
 
 
-def _begin(slot: int, of: int) -> int:
-    """See views/README.md rule 4."""
+def _first_hash(slot: int, of: int) -> int:
+    """Return the first hash of a slot (views/README.md rule 4)."""
     return -(-slot * SPACE // of)
 
 

@@ -107,7 +107,7 @@ class OffsetRequests:
         self._queries.append(_Query(dict(timestamps), deliver, call_id))
 
     def give_up(self, call_id: int) -> set[str]:
-        """Return the topics that no other query needs."""
+        """Forget the query of a call. Return the topics that no other query needs."""
         dropped = [each for each in self._queries if each.call_id == call_id]
         self._queries = [each for each in self._queries if each.call_id != call_id]
         other_topics = {partition.topic for each in self._queries for partition in each.missing}
@@ -142,13 +142,13 @@ class OffsetRequests:
         self._notice_new_leaders()
         if not self._backoff.is_ready(now):
             return DueRequests(wake_at=self._backoff.ready_at)
-        return DueRequests((*self._listing(now), *self._validating(now)), math.inf)
+        return DueRequests((*self._list_requests(), *self._epoch_requests()), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         if request.api == "ListOffsets":
             timestamps = {each: self._timestamps.pop(each) for each in request.context}
         else:
-            self._cancel_query(request.context)
+            self._clear_queried(request.context)
         if isinstance(outcome, RequestFailure):
             self._backoff.failed(now)
             self._metadata.request_update()
@@ -156,8 +156,8 @@ class OffsetRequests:
                 return []
             return self.fail(ConsumerError(f"{request.api}: {outcome.reason}"))
         if request.api == "ListOffsets":
-            return self._listed(outcome, timestamps, now)
-        return self._validated(request, outcome, now)
+            return self._on_offsets(outcome, timestamps, now)
+        return self._on_end_offsets(request, outcome, now)
 
     # ListOffsets
 
@@ -172,7 +172,7 @@ class OffsetRequests:
             self.query(dict.fromkeys(missing, timestamp), lambda results: self._reset_to(results, moves))
 
     def _reset_to(self, results: Found | ConsumerError, moves: Mapping[TopicPartition, int]) -> list[BackgroundEvent]:
-        still = [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
+        still = self._unmoved(moves)
         if isinstance(results, ConsumerError):
             for each in still:
                 self._positions[each].is_queried = False
@@ -182,7 +182,7 @@ class OffsetRequests:
             self._positions[each].leader = self._metadata.leader(each)
         return []
 
-    def _listing(self, _: float) -> list[UnsentRequest]:
+    def _list_requests(self) -> list[UnsentRequest]:
         timestamps: dict[TopicPartition, int] = {}
         for query in self._queries:
             for each, timestamp in query.missing.items():
@@ -212,7 +212,7 @@ class OffsetRequests:
         ]
         return message(replica_id=CONSUMER_REPLICA, isolation_level=int(self._options.read_committed), topics=topics)
 
-    def _listed(self, response: Any, timestamps: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
+    def _on_offsets(self, response: Any, timestamps: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         is_retried = any(each.error_code for topic in response.topics for each in topic.partitions)
         for topic in response.topics:
@@ -229,7 +229,7 @@ class OffsetRequests:
                     events += self._report_offsets(
                         partition, timestamps[partition], FoundOffset(each.offset, each.timestamp, each.leader_epoch)
                     )
-        self._after(is_retried, now)
+        self._finish_attempt(is_retried, now)
         return events
 
     def _report_offsets(self, partition: TopicPartition, timestamp: int, results: FoundOffset) -> list[BackgroundEvent]:
@@ -256,7 +256,7 @@ class OffsetRequests:
                 position.state = PositionState.VALIDATING
             position.leader = leader
 
-    def _validating(self, _: float) -> list[UnsentRequest]:
+    def _epoch_requests(self) -> list[UnsentRequest]:
         missing = self._positions.missing(PositionState.VALIDATING)
         requests = []
         for node_id, partitions in self._by_leader(missing).items():
@@ -285,14 +285,14 @@ class OffsetRequests:
         ]
         return message(replica_id=CONSUMER_REPLICA, topics=topics)
 
-    def _cancel_query(self, moves: Mapping[TopicPartition, int]) -> None:
+    def _clear_queried(self, moves: Mapping[TopicPartition, int]) -> None:
         for each in self._unmoved(moves):
             self._positions[each].is_queried = False
 
     def _unmoved(self, moves: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         return [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
 
-    def _validated(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
+    def _on_end_offsets(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         unmoved = self._unmoved(request.context)
         is_retried = False
@@ -309,11 +309,11 @@ class OffsetRequests:
                     events.append(BackgroundError(error=error, partitions=about))
                     is_retried = True
                 else:
-                    events += self._compare(partition, each.end_offset, each.leader_epoch)
-        self._after(is_retried, now)
+                    events += self._check_truncation(partition, each.end_offset, each.leader_epoch)
+        self._finish_attempt(is_retried, now)
         return events
 
-    def _compare(self, partition: TopicPartition, end_offset: int, epoch: int) -> list[BackgroundEvent]:
+    def _check_truncation(self, partition: TopicPartition, end_offset: int, epoch: int) -> list[BackgroundEvent]:
         """Check for truncation: the end offset of the last record's epoch is lower."""
         position = self._positions[partition]
         if end_offset == NOT_FOUND:
@@ -324,7 +324,7 @@ class OffsetRequests:
         if self._options.auto_offset_reset == "none":
             text = f"{partition}: the log was cut at {end_offset}, the position is {position.fetch_from}"
             return [BackgroundError(error=LogTruncated(text), partitions=frozenset({partition}))]
-        self._positions.log_was_cut(partition, end_offset, epoch)
+        self._positions.truncate(partition, end_offset, epoch)
         return []
 
     # Shared by both APIs
@@ -350,7 +350,7 @@ class OffsetRequests:
             context=context,
         )
 
-    def _after(self, is_retried: bool, now: float) -> None:
+    def _finish_attempt(self, is_retried: bool, now: float) -> None:
         if is_retried:
             self._backoff.failed(now)
             self._metadata.request_update()

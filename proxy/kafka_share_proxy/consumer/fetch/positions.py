@@ -20,7 +20,7 @@ UNKNOWN_LEADER = LeaderAndEpoch()
 
 
 class PositionState(Enum):
-    """Step needed before it can be fetched (SubscriptionState.FetchStates)."""
+    """Step that a position needs before it can be fetched (SubscriptionState.FetchStates)."""
 
     INITIALIZING = "initializing"
     RESETTING = "resetting"
@@ -37,16 +37,19 @@ class Position:
 
     state: PositionState = PositionState.INITIALIZING
     offset: int | None = None
+    """Next offset that the application gets. None until it is known."""
     fetch_from: int = 0
     """Next offset to fetch. Valid when `offset` is not None."""
     fetched_to: int = 0
     """Next offset after the last fetched record. Lower than `fetch_from` if offsets between ranges are skipped."""
     record_epoch: int = NO_EPOCH
+    """Leader epoch of the last fetched record, for the detection of truncated logs."""
     leader: LeaderAndEpoch = UNKNOWN_LEADER
     paused: bool = False
     held_back: bool = False
     """True while the partition is being revoked."""
     is_queried: bool = False
+    """True while a request for the step of `state` is queued or in flight."""
     problem: Exception | None = None
     """Reason why no start offset was found. The next poll or seek of the application clears it."""
     not_before: float = -math.inf
@@ -60,19 +63,21 @@ class Position:
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     processed: OffsetSpan | None = None
+    """Offsets that the application has received since the assignment."""
 
-    def was_processed(self, span: OffsetSpan | None) -> None:
+    def add_processed(self, span: OffsetSpan | None) -> None:
         if span is not None:
             before = span if self.processed is None else self.processed
             self.processed = OffsetSpan(min(before.start, span.start), max(before.end, span.end))
 
     def lag(self, *, read_committed: bool) -> int | None:
-        """Number of offsets up to the end (KIP-695), if both are known."""
+        """Return the number of offsets up to the end (KIP-695). None if one of them is unknown."""
         end = self.last_stable_offset if read_committed else self.high_watermark
         return None if end is None or self.offset is None else max(0, end - self.offset)
 
     @property
     def has_unread(self) -> bool:
+        """True if fetched records were not returned yet."""
         return self.offset is not None and self.offset < self.fetched_to
 
     @property
@@ -82,6 +87,7 @@ class Position:
 
     @property
     def is_returnable(self) -> bool:
+        """True if the application may receive records now."""
         return self.offset is not None and not self.paused and not self.held_back
 
 
@@ -113,6 +119,7 @@ class Positions:
         self._positions = {each: before.get(each) or Position(moves=next(self._moves)) for each in partitions_in_order}
 
     def include(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions to the assigned ones."""
         self.assign({*self._positions, *partitions})
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -122,10 +129,11 @@ class Positions:
                 position.moves = next(self._moves)
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch and return nothing of partitions that are being revoked."""
         for each in self._known(partitions):
             each.held_back = True
 
-    def let_go_on(self, partitions: Iterable[TopicPartition]) -> None:
+    def end_hold_back(self, partitions: Iterable[TopicPartition]) -> None:
         for each in self._known(partitions):
             each.held_back = False
 
@@ -153,7 +161,7 @@ class Positions:
             position.is_queried, position.problem = False, None
             position.moves = next(self._moves)
 
-    def log_was_cut(self, partition: TopicPartition, end_offset: int, epoch: int) -> None:
+    def truncate(self, partition: TopicPartition, end_offset: int, epoch: int) -> None:
         """Seek to the end of an epoch, or to the position if that is lower (KIP-320, KIP-595)."""
         position = self._positions[partition]
         offset = end_offset if position.offset is None else min(end_offset, position.offset)
@@ -173,6 +181,7 @@ class Positions:
             position.fetch_from, position.record_epoch = begin, NO_EPOCH
 
     def reset(self, partition: TopicPartition) -> None:
+        """Look up the position by the reset policy. Buffered records become stale."""
         position = self._positions.get(partition)
         if position is not None:
             position.state = PositionState.RESETTING
@@ -181,18 +190,21 @@ class Positions:
             position.moves = next(self._moves)
 
     def consumed(self, partition: TopicPartition, next_offset: int) -> None:
+        """Advance the position past records that the application has received."""
         position = self._positions.get(partition)
         if position is not None:
             if position.offset is not None and position.offset < next_offset:
-                position.was_processed(OffsetSpan(position.offset, next_offset))
+                position.add_processed(OffsetSpan(position.offset, next_offset))
             position.offset = next_offset
 
     def retry(self) -> None:
+        """Look up start offsets again that were not found."""
         for position in self._positions.values():
             if position.problem is not None:
                 position.is_queried, position.problem = False, None
 
     def missing(self, state: PositionState) -> list[TopicPartition]:
+        """Return the partitions in a state whose step has not been requested."""
         return [
             each for each, position in self._positions.items() if position.state is state and not position.is_queried
         ]

@@ -1,6 +1,6 @@
 """Membership of a classic group: join, sync, heartbeats, leave; eager and cooperative (AbstractCoordinator, KIP-429).
 
-`_rejoin` is the reason why JoinGroup is due. Rules: consumer/README.md 9 and 24 to 27.
+Rules: consumer/README.md 9 and 24 to 27.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ class ClassicMembership(GroupMembership):
         flow: RebalanceFlow,
         coordinator: CoordinatorRequests,
         assignors: Sequence[Assignor],
-        topics: MetadataRequests,
+        metadata: MetadataRequests,
         backoff: RetryBackoff,
         is_settled: Callable[[Partitions], bool],
     ) -> None:
         super().__init__(options, flow, coordinator, backoff, is_settled)
         self._assignors = assignors
-        self._leader = GroupLeader(assignors, topics)
+        self._leader = GroupLeader(assignors, metadata)
         cooperative = all(each.protocol is RebalanceProtocol.COOPERATIVE for each in assignors)
         self.protocol = RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER
         self.identity = MemberIdentity(instance_id=options.group_instance_id)
         self._rejoin: str | None = None
+        """Reason for JoinGroup while it is due."""
         self._sync_due: str | None = None
         """Name of the assignor while SyncGroup is due."""
         self._assigned: Partitions | None = None
@@ -77,7 +78,7 @@ class ClassicMembership(GroupMembership):
             self._rejoin = "the subscription has changed"
 
     def acknowledge_assigned(self, rebalance_id: int, now: float) -> None:
-        self._flow.assigned(rebalance_id, now)
+        self._flow.acknowledge_assigned(rebalance_id, now)
 
     def leave(self, now: float, reason: str) -> None:
         """Leave the group. A static member sends no LeaveGroup (KIP-345)."""
@@ -105,7 +106,12 @@ class ClassicMembership(GroupMembership):
         if self.fatal is not None:
             return DueRequests()
         events = [*self._expire(now), *self._advance(now)]
-        requests = (self._leaving(now), self._joining(now), self._syncing(now), self._beating(now))
+        requests = (
+            self._leave_request(now),
+            self._join_request(now),
+            self._sync_request(now),
+            self._heartbeat_request(now),
+        )
         return DueRequests(tuple(each for each in requests if each), self._wake_at(now), tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
@@ -124,22 +130,24 @@ class ClassicMembership(GroupMembership):
             return []
         if code:
             return self._refused(request.api, code, request.context[1], now)
-        return {"JoinGroup": self._joined, "SyncGroup": self._synced, "Heartbeat": self._beaten}[request.api](
-            request, response, now
-        )
+        return {
+            "JoinGroup": self._on_join_response,
+            "SyncGroup": self._on_sync_response,
+            "Heartbeat": self._on_heartbeat_response,
+        }[request.api](request, response, now)
 
     # Time
 
     def _expire(self, now: float) -> list[BackgroundEvent]:
         if now >= self._poll_deadline:
-            return self._stall(now)
+            return self._leave_after_poll_timeout(now)
         if now >= self._session_deadline and "JoinGroup" not in self._in_flight:
-            self._coordinator.lost(now, "no heartbeat got a response within the session timeout")
+            self._coordinator.mark_unknown(now, "no heartbeat got a response within the session timeout")
             return self._start_over(now, "the session has expired: no heartbeat got a response", keep_id=True)
         return self._flow.expire(now)
 
-    def _stall(self, now: float) -> list[BackgroundEvent]:
-        """Let other members receive the idle partitions."""
+    def _leave_after_poll_timeout(self, now: float) -> list[BackgroundEvent]:
+        """Leave the group until the next poll, so that other members receive the idle partitions."""
         topics, reason = self._topics, "max.poll.interval.ms has passed without a poll"
         lost = self._flow.lose_everything(now, reason)
         self.leave(now, reason)
@@ -158,7 +166,7 @@ class ClassicMembership(GroupMembership):
     # Progress
 
     def _advance(self, now: float) -> list[BackgroundEvent]:
-        if self._leader.must_assign_anew(now):
+        if self._leader.needs_new_assignment():
             self._rejoin = self._rejoin or "the partitions of a topic have changed"
         if self._flow.state is State.UNJOINED:
             if self._may_join() and self._rejoin is not None:
@@ -166,17 +174,17 @@ class ClassicMembership(GroupMembership):
             return []
         if self._flow.state is State.STABLE and self._rejoin and self.protocol is RebalanceProtocol.EAGER:
             events = self._flow.begin_revocation(self._flow.owned, self.protocol, now, self._rejoin)
-            return [*events, *self._give_up(now)]
-        return self._give_up(now)
+            return [*events, *self._give_up_released(now)]
+        return self._give_up_released(now)
 
     def _may_join(self) -> bool:
         return bool(self._topics) and self.is_polled
 
-    def _give_up(self, now: float) -> list[BackgroundEvent]:
+    def _give_up_released(self, now: float) -> list[BackgroundEvent]:
         """Give up released partitions once their commits are complete."""
         if self._is_joining:
             return []
-        complete = self._flow.revoked(now)
+        complete = self._flow.check_revoked(now)
         partly = self.protocol is RebalanceProtocol.COOPERATIVE and self._flow.state is State.REVOKING_PARTITION
         if not complete and not (partly and self._flow.released):
             return []
@@ -200,7 +208,7 @@ class ClassicMembership(GroupMembership):
     # Requests
 
     def _request(self, api: str, message: Any, now: float, timeout_s: float | None = None) -> UnsentRequest | None:
-        node_id = self._coordinator.need(now, api)
+        node_id = self._coordinator.find(now, api)
         if node_id is None:
             return None
         request = UnsentRequest(
@@ -216,7 +224,7 @@ class ClassicMembership(GroupMembership):
         self._in_flight[api] = request
         return request
 
-    def _joining(self, now: float) -> UnsentRequest | None:
+    def _join_request(self, now: float) -> UnsentRequest | None:
         joins_from = {State.PREPARING_REBALANCE}
         if self.protocol is RebalanceProtocol.COOPERATIVE:
             joins_from |= {State.STABLE, State.REVOKING_PARTITION}
@@ -239,24 +247,24 @@ class ClassicMembership(GroupMembership):
             self._rejoin = self._sync_due = None
         return request
 
-    def _syncing(self, now: float) -> UnsentRequest | None:
-        if self._sync_due is None or self._coordinator.need(now, "SyncGroup") is None:
+    def _sync_request(self, now: float) -> UnsentRequest | None:
+        if self._sync_due is None or self._coordinator.find(now, "SyncGroup") is None:
             return None
-        assignments = self._leader.assign(now)
+        assignments = self._leader.assign()
         if assignments is None:
             return None
         message = messages.sync_group(self._options.group, self.identity, self._sync_due, assignments)
         self._sync_due = None
         return self._request("SyncGroup", message, now)
 
-    def _beating(self, now: float) -> UnsentRequest | None:
+    def _heartbeat_request(self, now: float) -> UnsentRequest | None:
         if now < self._next_heartbeat or {"Heartbeat", "JoinGroup"} & self._in_flight.keys():
             return None
         if self._flow.state is State.PREPARING_REBALANCE:
             return None
         return self._request("Heartbeat", messages.heartbeat(self._options.group, self.identity), now)
 
-    def _leaving(self, now: float) -> UnsentRequest | None:
+    def _leave_request(self, now: float) -> UnsentRequest | None:
         if self._leave_as is None:
             return None
         message = messages.leave_group(self._options.group, self._leave_as, self._leave_reason)
@@ -267,16 +275,16 @@ class ClassicMembership(GroupMembership):
 
     # Responses
 
-    def _joined(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
+    def _on_join_response(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         self._backoff.succeeded()
         self.identity = self.identity._replace(member_id=response.member_id, generation=response.generation_id)
         self._extend_session(now, now)
-        self._leader.deposed()
+        self._leader.step_down()
         try:
             if response.leader == response.member_id:
-                self._leader.elected(response)
+                self._leader.become_leader(response)
         except MalformedMember as error:
-            self._again(now, "a member's subscription is malformed")
+            self._rejoin_later(now, "a member's subscription is malformed")
             return [BackgroundError(error=error)]
         except ConsumerError as error:
             return self._fail(error, now)
@@ -285,12 +293,12 @@ class ClassicMembership(GroupMembership):
         self._sync_due = response.protocol_name
         return []
 
-    def _synced(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
+    def _on_sync_response(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         self._extend_session(now, now)
         try:
             assigned = frozenset(read_assignment(bytes(response.assignment)).partitions)
         except MalformedAssignment as error:
-            self._again(now, "the assignment is malformed")
+            self._rejoin_later(now, "the assignment is malformed")
             return [BackgroundError(error=error)]
         target = frozenset(each for each in assigned if each.topic in self._topics)
         if target != assigned:
@@ -303,27 +311,27 @@ class ClassicMembership(GroupMembership):
             return self._flow.begin_revocation(revoked, self.protocol, now, reason)
         return self._flow.begin_assignment(now, reason)
 
-    def _beaten(self, request: UnsentRequest, _: Any, __: float) -> list[BackgroundEvent]:
+    def _on_heartbeat_response(self, request: UnsentRequest, _: Any, __: float) -> list[BackgroundEvent]:
         self._backoff.succeeded()
         self._extend_session(request.context[0], request.context[0])
         return []
 
-    def _extend_session(self, sent_at: float, beat_at: float) -> None:
+    def _extend_session(self, sent_at: float, heartbeat_at: float) -> None:
         """Extend the session. At the coordinator it starts no earlier than the request was sent."""
         self._session_deadline = sent_at + self._options.session_timeout_s
-        self._next_heartbeat = beat_at + self._options.heartbeat_interval_s
+        self._next_heartbeat = heartbeat_at + self._options.heartbeat_interval_s
 
     # Troubles
 
     def _failed(self, request: UnsentRequest, failure: RequestFailure, now: float) -> list[BackgroundEvent]:
         if not failure.is_retriable:
             return self._fail(ConsumerError(f"{request.api}: {failure.reason}"), now)
-        self._coordinator.note(failure, now)
-        self._again_after(request.api, now, failure.kind.value)
+        self._coordinator.check(failure, now)
+        self._retry_later(request.api, now, failure.kind.value)
         return []
 
     def _refused(self, api: str, code: ErrorCode, identity: MemberIdentity, now: float) -> list[BackgroundEvent]:
-        self._coordinator.note(code, now)
+        self._coordinator.check(code, now)
         if api == "Heartbeat" and code in FORGOTTEN and (identity != self.identity or "JoinGroup" in self._in_flight):
             self._next_heartbeat = now + self._options.heartbeat_interval_s
             return []  # JoinGroup overtook it on its own connection; its response decides
@@ -335,19 +343,19 @@ class ClassicMembership(GroupMembership):
             self._rejoin = self._rejoin or "the group rebalances"
             return []
         if code in RETRIABLE:
-            self._again_after(api, now, code.name)
+            self._retry_later(api, now, code.name)
             return []
         return self._fail(BrokerRefused(api, code, f"group {self._options.group_id}"), now)
 
-    def _again_after(self, api: str, now: float, reason: str) -> None:
+    def _retry_later(self, api: str, now: float, reason: str) -> None:
         if api == "Heartbeat":
             self._next_heartbeat = now + self._options.retry_backoff_s
         elif api in ("JoinGroup", "SyncGroup"):
             if api == "JoinGroup":  # the session timeout did not apply while it was in flight
                 self._session_deadline = now + self._options.session_timeout_s
-            self._again(now, f"{api}: {reason}")
+            self._rejoin_later(now, f"{api}: {reason}")
 
-    def _again(self, now: float, reason: str) -> None:
+    def _rejoin_later(self, now: float, reason: str) -> None:
         self._backoff.failed(now)
         self._rejoin = self._rejoin or reason
         self._sync_due = None
@@ -369,7 +377,7 @@ class ClassicMembership(GroupMembership):
     def _forget(self) -> None:
         self.identity = MemberIdentity(instance_id=self.identity.instance_id)
         self._in_flight.clear()
-        self._leader.deposed()
+        self._leader.step_down()
         self._sync_due = None
         self._next_heartbeat = self._session_deadline = self._settle_by = math.inf
 

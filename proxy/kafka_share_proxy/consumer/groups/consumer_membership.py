@@ -50,13 +50,13 @@ class ConsumerMembership(GroupMembership):
         options: ConsumerOptions,
         flow: RebalanceFlow,
         coordinator: CoordinatorRequests,
-        topics: MetadataRequests,
+        metadata: MetadataRequests,
         backoff: RetryBackoff,
         is_settled: Callable[[Partitions], bool],
         member_id: str,
     ) -> None:
         super().__init__(options, flow, coordinator, backoff, is_settled)
-        self._names = topics
+        self._metadata = metadata
         self.identity = MemberIdentity(member_id, JOIN_EPOCH, options.group_instance_id)
         self._reported_topics: frozenset[str] | None = None
         self._received: dict[bytes, list[int]] | None = None
@@ -71,7 +71,7 @@ class ConsumerMembership(GroupMembership):
         self._topics = topics
 
     def acknowledge_assigned(self, rebalance_id: int, now: float) -> None:
-        if self._flow.assigned(rebalance_id, now):
+        if self._flow.acknowledge_assigned(rebalance_id, now):
             self._ack_due = True
 
     def leave(self, now: float, reason: str) -> None:
@@ -104,7 +104,7 @@ class ConsumerMembership(GroupMembership):
         if self.fatal is not None:
             return DueRequests()
         events = [*self._expire(now), *self._advance(now)]
-        request = self._leaving(now) or self._beating(now)
+        request = self._leave_request(now) or self._heartbeat_request(now)
         if (
             request is not None
             and request.message.topic_partitions is not None
@@ -123,14 +123,14 @@ class ConsumerMembership(GroupMembership):
         if isinstance(outcome, RequestFailure):
             if not outcome.is_retriable:
                 return self._fail(ConsumerError(f"{request.api}: {outcome.reason}"), now)
-            self._coordinator.note(outcome, now)
+            self._coordinator.check(outcome, now)
             self._resend(epoch, now)
             return []
         response: Any = outcome
         code = ErrorCode.of(response.error_code)
         if code:
             return self._refused(code, response.error_message, epoch, now)
-        self._take(response, sent_at, now)
+        self._on_heartbeat_response(response, sent_at, now)
         return []
 
     # Time
@@ -143,7 +143,7 @@ class ConsumerMembership(GroupMembership):
             self._topics, self._poll_deadline = topics, math.inf
             return lost
         if now >= self._session_deadline:
-            self._coordinator.lost(now, "no heartbeat got a response within the session timeout")
+            self._coordinator.mark_unknown(now, "no heartbeat got a response within the session timeout")
             return self._start_over(now, "the session has expired: no heartbeat got a response")
         return self._flow.expire(now)
 
@@ -157,7 +157,7 @@ class ConsumerMembership(GroupMembership):
 
     def _advance(self, now: float) -> list[BackgroundEvent]:
         events = self._take_up_assignment(now)
-        if self._flow.revoked(now):
+        if self._flow.check_revoked(now):
             self._settle_by = min(self._settle_by, now + self._options.request_timeout_s)
             if now >= self._settle_by or self._is_settled(self._flow.released):
                 self._settle_by = math.inf
@@ -174,7 +174,7 @@ class ConsumerMembership(GroupMembership):
             return []
         target = self._resolve(self._received)
         if target is None:
-            self._names.request_update()
+            self._metadata.request_update()
             return []
         self._received, self._flow.target = None, target
         revoked = self._flow.owned - target
@@ -187,7 +187,7 @@ class ConsumerMembership(GroupMembership):
         return self._flow.begin_assignment(now, reason)
 
     def _resolve(self, received: dict[bytes, list[int]]) -> Partitions | None:
-        names = {topic_id: self._names.topic_name(topic_id) for topic_id in received}
+        names = {topic_id: self._metadata.topic_name(topic_id) for topic_id in received}
         partitions = [
             TopicPartition(name, number)
             for topic_id, name in names.items()
@@ -198,13 +198,13 @@ class ConsumerMembership(GroupMembership):
 
     # Requests
 
-    def _beating(self, now: float) -> UnsentRequest | None:
+    def _heartbeat_request(self, now: float) -> UnsentRequest | None:
         if self._in_flight is not None or not self._topics or not self.is_polled:
             return None
         joining = self.identity.generation == JOIN_EPOCH
         if not (joining or self._is_due(now)) or not self._backoff.is_ready(now):
             return None
-        node_id = self._coordinator.need(now, "ConsumerGroupHeartbeat")
+        node_id = self._coordinator.find(now, "ConsumerGroupHeartbeat")
         if node_id is None:
             return None
         if joining and self._flow.state is State.UNJOINED:
@@ -221,10 +221,10 @@ class ConsumerMembership(GroupMembership):
             State.STABLE,
         )
 
-    def _leaving(self, now: float) -> UnsentRequest | None:
+    def _leave_request(self, now: float) -> UnsentRequest | None:
         if self._leave_as is None or self._in_flight is not None:
             return None
-        node_id = self._coordinator.need(now, "leaving the group")
+        node_id = self._coordinator.find(now, "leaving the group")
         if node_id is None:
             return None
         identity, self._leave_as = self._leave_as, None
@@ -264,7 +264,7 @@ class ConsumerMembership(GroupMembership):
             heartbeat.topic_partitions = []
         elif self._acknowledges():
             heartbeat.topic_partitions = [
-                message.TopicPartitions(topic_id=self._names.topic_id(topic) or ZERO_UUID, partitions=numbers)
+                message.TopicPartitions(topic_id=self._metadata.topic_id(topic) or ZERO_UUID, partitions=numbers)
                 for topic, numbers in by_topic(self._flow.owned).items()
             ]
             self._ack_due = False
@@ -275,7 +275,7 @@ class ConsumerMembership(GroupMembership):
 
     # Responses
 
-    def _take(self, response: Any, sent_at: float, now: float) -> None:
+    def _on_heartbeat_response(self, response: Any, sent_at: float, now: float) -> None:
         self._backoff.succeeded()
         self.identity = self.identity._replace(
             member_id=response.member_id or self.identity.member_id, generation=response.member_epoch
@@ -290,7 +290,7 @@ class ConsumerMembership(GroupMembership):
             }
 
     def _refused(self, code: ErrorCode, detail: str | None, epoch: int, now: float) -> list[BackgroundEvent]:
-        self._coordinator.note(code, now)
+        self._coordinator.check(code, now)
         if code in FENCED:
             return self._start_over(now, f"ConsumerGroupHeartbeat: {code.name}")
         if code in RETRIABLE:

@@ -57,24 +57,26 @@ class CoordinatorRequests:
         if self._trace.state is not CoordinatorState.DOWN:
             self._trace.to(CoordinatorState.DOWN, now, "the consumer is closed")
 
-    def need(self, now: float, reason: str) -> int | None:
-        """Start discovery and return None if the coordinator is unknown."""
+    def find(self, now: float, reason: str) -> int | None:
+        """Return the node id of the coordinator. If it is unknown, start its discovery and return None."""
         if self._trace.state is CoordinatorState.INITIALIZED:
             self._trace.to(CoordinatorState.COORDINATOR_DISCOVERY, now, reason)
         return self.node_id
 
-    def lost(self, now: float, reason: str) -> None:
+    def mark_unknown(self, now: float, reason: str) -> None:
+        """Discover the coordinator again (AbstractCoordinator.markCoordinatorUnknown)."""
         if self._trace.state is CoordinatorState.STABLE:
             self.node_id = None
             self._trace.to(CoordinatorState.COORDINATOR_DISCOVERY, now, reason)
 
-    def note(self, outcome: Outcome | ErrorCode, now: float) -> None:
+    def check(self, outcome: Outcome | ErrorCode, now: float) -> None:
+        """Mark the coordinator as unknown if the outcome of a request to it shows that it has failed or moved."""
         if isinstance(outcome, RequestFailure):
-            self.lost(now, outcome.reason)
+            self.mark_unknown(now, outcome.reason)
         elif isinstance(outcome, ErrorCode) and outcome in RETRIABLE | COORDINATOR_MOVED:
             self._unavailable(outcome, "")
             if outcome in COORDINATOR_MOVED:
-                self.lost(now, outcome.name)
+                self.mark_unknown(now, outcome.name)
 
     def poll(self, now: float) -> DueRequests:
         if self._trace.state is not CoordinatorState.COORDINATOR_DISCOVERY or self._in_flight or self._failed:
@@ -96,9 +98,9 @@ class CoordinatorRequests:
                 self._backoff.failed(now)
                 return []
             return self._fail(ConsumerError(f"FindCoordinator: {outcome.reason}"), now)
-        return self._responded(outcome, now)
+        return self._on_found(outcome, now)
 
-    def _responded(self, response: Any, now: float) -> list[BackgroundEvent]:
+    def _on_found(self, response: Any, now: float) -> list[BackgroundEvent]:
         (coordinator,) = response.coordinators[:1] or [None]
         if coordinator is None or coordinator.error_code in RETRIABLE:
             self._backoff.failed(now)

@@ -37,7 +37,7 @@ class DelayLimits:
 
 
 def margin(limits: DelayLimits) -> float:
-    """See consumer/README.md rule 16."""
+    """Return the seconds before the rebalance timeout at which partitions are given up (consumer/README.md rule 16)."""
     margin_s = limits.margin_s
     if margin_s is None:
         margin_s = max(MARGIN_MIN_S, MARGIN_SHARE * limits.rebalance_timeout_s)

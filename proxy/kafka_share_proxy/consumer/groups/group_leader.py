@@ -20,23 +20,23 @@ from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 class GroupLeader:
     """The leader's work from the JoinGroup response to the SyncGroup request."""
 
-    def __init__(self, assignors: Sequence[Assignor], topics: MetadataRequests) -> None:
+    def __init__(self, assignors: Sequence[Assignor], metadata: MetadataRequests) -> None:
         self._assignors = {each.name: each for each in assignors}
-        self._topics = topics
+        self._metadata = metadata
         self._members: dict[str, GroupSubscription] = {}
         self._assignor: Assignor | None = None
         self._counts: dict[str, int] | None = None
-        """None: this member does not assign."""
+        """Partition counts of the last assignment. None if this member has assigned nothing."""
         self._racks: Racks = {}
         """Empty if no member has a rack."""
 
-    def elected(self, response: Any) -> None:
+    def become_leader(self, response: Any) -> None:
         """Become leader, from the JoinGroup response.
 
         Raises MalformedMember if a member has sent a malformed subscription, and FatalGroupError if the coordinator has
         chosen an assignor that this member did not offer.
         """
-        self.deposed()
+        self.step_down()
         if response.protocol_name not in self._assignors:
             raise FatalGroupError(f"the coordinator has chosen the assignor {response.protocol_name!r}, not offered")
         if not response.skip_assignment:
@@ -46,36 +46,37 @@ class GroupLeader:
                 for each in response.members
             }
 
-    def deposed(self) -> None:
+    def step_down(self) -> None:
+        """Forget the members: this member is not the leader, or not yet."""
         self._members, self._assignor, self._counts = {}, None, None
 
-    def assign(self, now: float) -> list[tuple[str, bytes]] | None:
+    def assign(self) -> list[tuple[str, bytes]] | None:
         """Return (member id, assignment), or None while topics are unknown.
 
         The list is empty for a follower and for a static leader that has rejoined (skip_assignment).
         """
         if self._assignor is None:
             return []
-        counts = self._topics.partition_counts(self._all_topics(), now)
+        counts = self._metadata.partition_counts(self._all_topics())
         if counts is None:
             return None
         self._counts, self._racks = counts, self._racks_of_replicas()
-        weights = self._topics.slot_weights(counts)
+        weights = self._metadata.slot_weights(counts)
         assigned = self._assignor.assign(counts, self._members, self._racks, weights)
         return [
             (member_id, write_assignment(GroupAssignment(partitions=tuple(partitions))))
             for member_id, partitions in assigned.items()
         ]
 
-    def must_assign_anew(self, now: float) -> bool:
+    def needs_new_assignment(self) -> bool:
         """Return True if topics or racks have changed since the assignment."""
         if self._counts is None:
             return False
-        counts = self._topics.partition_counts(self._all_topics(), now)
+        counts = self._metadata.partition_counts(self._all_topics())
         return counts is not None and (counts, self._racks_of_replicas()) != (self._counts, self._racks)
 
     def _racks_of_replicas(self) -> Racks:
-        return self._topics.replica_racks(self._all_topics()) if racks_of_members(self._members) else {}
+        return self._metadata.replica_racks(self._all_topics()) if racks_of_members(self._members) else {}
 
     def _all_topics(self) -> list[str]:
         return sorted({topic for each in self._members.values() for topic in each.topics})

@@ -33,17 +33,21 @@ class GroupMembership:
         self.fatal: ConsumerError | None = None
         """No request is sent after this error."""
         self._topics: frozenset[str] = frozenset()
-        self._session_deadline = self._settle_by = math.inf
+        self._session_deadline = math.inf
+        self._settle_by = math.inf
+        """Time from which on commits in flight no longer delay giving released partitions up."""
         self._poll_deadline = math.inf
-        """Infinite also while the application does not poll."""
+        """Infinite before the first poll, and after a deadline that was missed."""
         self._leave_as: MemberIdentity | None = None
+        """Identity to leave with. None: no leave is due."""
 
     @property
     def is_polled(self) -> bool:
+        """True if the application has polled, and max.poll.interval has not passed since."""
         return self._poll_deadline < math.inf
 
-    def polled(self, now: float) -> None:
+    def on_poll(self, now: float) -> None:
         self._poll_deadline = now + self._options.max_poll_interval_s
 
-    def acknowledge_revoked(self, partitions: Partitions, _: float) -> None:
+    def acknowledge_revoked(self, partitions: Partitions) -> None:
         self._flow.release(partitions)

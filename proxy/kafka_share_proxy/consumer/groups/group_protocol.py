@@ -66,7 +66,7 @@ def write_subscription(subscription: GroupSubscription, version: int = VERSION_M
 
 
 def read_subscription(member_id: str, metadata: bytes, instance_id: str | None = None) -> GroupSubscription:
-    """Raises MalformedMember."""
+    """Decode the subscription of a member. Raises MalformedMember."""
     try:
         data = _read("ConsumerProtocolSubscription", metadata)
     except RemoteProtocolError as error:

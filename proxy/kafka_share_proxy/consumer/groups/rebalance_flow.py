@@ -1,8 +1,8 @@
 """Owned, revoked and assigned partitions of one member: the part of a rebalance that both group protocols share.
 
-Order: `begin_revocation`, `release`, `revoked`, `give_up_released`, `begin_assignment`, `assigned`. If another
-assignment arrives in the meantime, the sets are computed again, and delayed partitions keep their state and their
-deadline (consumer/README.md rules 7, 10, 14, 15).
+Order: `begin_revocation`, `release`, `check_revoked`, `give_up_released`, `begin_assignment`, `acknowledge_assigned`.
+If another assignment arrives in the meantime, the sets are computed again, and delayed partitions keep their state and
+their deadline (consumer/README.md rules 7, 10, 14, 15).
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ class RebalanceFlow:
         self.trace = trace
         self._limits = limits
         self.owned: Partitions = NOTHING
-        """Including those that are to be given up."""
+        """Partitions of this member, including those that are to be given up."""
         self.released: Partitions = NOTHING
-        """The member owns them until all are given up."""
+        """Partitions that the application has released. The member owns them until they are given up together."""
         self.target: Partitions = NOTHING
+        """Assignment of the coordinator or leader."""
         self.rebalance_id = 0
-        """The application's acknowledgements carry it."""
+        """Number of the current revocation or assignment, which the application's acknowledgements must repeat."""
         self._revoked_at: dict[TopicPartition, float] = {}
-        """Monotonic seconds."""
+        """Time at which each revocation that is not released was requested; monotonic seconds."""
         self._protocol = RebalanceProtocol.EAGER
 
     @property
@@ -79,7 +80,7 @@ class RebalanceFlow:
         return events
 
     def release(self, partitions: Collection[TopicPartition]) -> Partitions:
-        """Return the partitions that were to be revoked."""
+        """Note that the application has released partitions. Return those that were to be revoked."""
         released = self.revoking & frozenset(partitions)
         for each in released:
             del self._revoked_at[each]
@@ -87,7 +88,7 @@ class RebalanceFlow:
         return released
 
     def expire(self, now: float) -> list[BackgroundEvent]:
-        """Give up late partitions as lost. Nothing of them is committed."""
+        """Give up partitions as lost whose deadline has passed. Nothing of them is committed."""
         late = frozenset(
             each
             for each, revoked_at in self._revoked_at.items()
@@ -99,18 +100,20 @@ class RebalanceFlow:
         self.owned -= late
         return [PartitionsLost(partitions=late, reason="not released before the deadline of the revoke")]
 
-    def revoked(self, now: float) -> bool:
-        """True if the state is PARTITION_REVOKED now."""
+    def check_revoked(self, now: float) -> bool:
+        """Advance to PARTITION_REVOKED once all partitions are released. Return True in that state."""
         if self.state is State.REVOKING_PARTITION and not self._revoked_at:
             self.trace.to(State.PARTITION_REVOKED, now, f"{len(self.released)} partitions released")
         return self.state is State.PARTITION_REVOKED
 
     def give_up_released(self) -> Partitions:
+        """Remove the released partitions from the owned ones, and return them."""
         released, self.released = self.released, NOTHING
         self.owned -= released
         return released
 
     def begin_assignment(self, now: float, reason: str) -> list[BackgroundEvent]:
+        """Make the target the owned partitions, and notify the application."""
         if self.state is not State.COMPLETING_REBALANCE:
             self.trace.to(State.COMPLETING_REBALANCE, now, reason)
         self.trace.to(State.ASSIGNING_PARTITIONS, now, f"{len(self.target)} partitions assigned")
@@ -119,8 +122,8 @@ class RebalanceFlow:
         self.owned = self.target
         return [AssignPartitions(rebalance_id=self.rebalance_id, assigned=self.target, added=added)]
 
-    def assigned(self, rebalance_id: int, now: float) -> bool:
-        """Return False if the application acknowledged another rebalance."""
+    def acknowledge_assigned(self, rebalance_id: int, now: float) -> bool:
+        """Advance to STABLE. Return False if the application acknowledged another rebalance."""
         if rebalance_id != self.rebalance_id or self.state is not State.ASSIGNING_PARTITIONS:
             return False
         self.trace.to(State.STABLE, now, "the application knows its partitions")

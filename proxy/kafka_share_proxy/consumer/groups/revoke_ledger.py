@@ -51,14 +51,17 @@ class RevokeLedger:
 
     @property
     def lost_now(self) -> Partitions:
+        """Partitions that the last poll reported as lost."""
         return self._lost_now
 
     @property
     def lost_pending(self) -> Partitions:
+        """Lost partitions that the next poll reports."""
         return frozenset(self._lost_pending)
 
     @property
     def outstanding(self) -> Partitions:
+        """Partitions to be revoked, in any stage."""
         return frozenset(self._entries)
 
     def begin_poll(self) -> Partitions:
@@ -78,8 +81,10 @@ class RevokeLedger:
         self._lost_pending.clear()
         return self.next, self._lost_now
 
-    def requested(self, partitions: Iterable[TopicPartition], rebalance_id: int) -> Partitions:
-        """Return the partitions that were lost and not read since. Listed ones keep their stage.
+    def request(self, partitions: Iterable[TopicPartition], rebalance_id: int) -> Partitions:
+        """Add revocations. Partitions that are listed already keep their stage.
+
+        Returns the partitions that are lost already: the application has nothing to release there.
 
         Raises ValueError if a later rebalance has requested a revocation already.
         """
@@ -87,18 +92,18 @@ class RevokeLedger:
             raise ValueError(f"rebalance {rebalance_id} is over: {self.rebalance_id} has begun")
         self.rebalance_id = rebalance_id
         revoked = frozenset(partitions)
-        free = revoked & (self._lost_now | self._lost_pending)
-        for each in revoked - free:
+        not_owned = revoked & (self._lost_now | self._lost_pending)
+        for each in revoked - not_owned:
             stage, _ = self._entries.get(each, (RevokeStage.UNREPORTED, 0))
             self._entries[each] = (stage, rebalance_id)
-        return free
+        return not_owned
 
-    def regained(self, partitions: Iterable[TopicPartition]) -> None:
+    def cancel(self, partitions: Iterable[TopicPartition]) -> None:
         """Cancel revocations. A loss is still reported."""
         for each in partitions:
             self._entries.pop(each, None)
 
-    def lost(self, partitions: Iterable[TopicPartition]) -> None:
+    def add_lost(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
             self._entries.pop(each, None)
             if each not in self._lost_now:
@@ -118,6 +123,7 @@ class RevokeLedger:
         return not lost
 
     def release_all(self) -> Partitions:
+        """Remove all revocations, and return their partitions."""
         released = self.outstanding
         self._entries.clear()
         return released

@@ -70,7 +70,7 @@ REBALANCE_TRANSITIONS = _rebalance_table()
 """A member that leaves or loses everything becomes UNJOINED."""
 
 TRACE_MAX = 1024
-"""The oldest transitions are dropped."""
+"""Maximum number of past transitions kept. The oldest are dropped."""
 
 State = TypeVar("State", bound=Enum)
 
@@ -101,7 +101,7 @@ class StateTrace(Generic[State]):
         self._observer = observer
 
     def to(self, after: State, now: float, reason: str) -> None:
-        """Raises LocalProtocolError if the table does not contain the transition."""
+        """Change the state. Raises LocalProtocolError if the table does not contain the transition."""
         before = self.state
         if after not in self._transitions[before]:
             raise LocalProtocolError(f"{before.value} is not followed by {after.value} ({reason})")
@@ -113,6 +113,7 @@ class StateTrace(Generic[State]):
             self._observer(change)
 
     def chain(self) -> list[State]:
+        """Return the states of the kept transitions, oldest first."""
         begin = self.changes[0].before if self.changes else self.first
         return [begin, *[change.after for change in self.changes]]
 
@@ -135,4 +136,4 @@ class ConsumerState(NamedTuple):
     coordinator: CoordinatorState
     rebalance: RebalanceState
     troubles: Mapping[int, str]
-    """-1: the bootstrap servers."""
+    """Last failure of each node. -1 represents the bootstrap servers."""

@@ -16,6 +16,8 @@ Offsets = Mapping[TopicPartition, set[int]]
 
 @dataclass(slots=True)
 class _Call:
+    """A waiting call, with the offsets that have no result yet."""
+
     call_id: int
     waiting: dict[TopicPartition, set[int]]
     results: dict[TopicPartition, ConsumerError | None] = field(default_factory=dict)
@@ -28,18 +30,18 @@ class ShareCalls:
         self._calls: list[_Call] = []
 
     def add(self, call_id: int, sessions: Iterable[ShareSession], only: Offsets | None = None) -> None:
-        """Make acknowledgements urgent. `only`: offsets to wait for."""
+        """Add a call, and make the acknowledgements urgent that it waits for. `only`: offsets to wait for."""
         waiting: dict[TopicPartition, set[int]] = {}
         for session in sessions:
             session.is_urgent = _collect(waiting, session.due, only) or session.is_urgent
-            _collect(waiting, session.under_way, only)
+            _collect(waiting, session.in_flight, only)
         self._calls.append(_Call(call_id, waiting))
 
     def give_up(self, call_id: int) -> None:
         """Forget a call. The acknowledgements are sent all the same."""
         self._calls = [call for call in self._calls if call.call_id != call_id]
 
-    def responded(self, result: AcknowledgementResult) -> None:
+    def on_result(self, result: AcknowledgementResult) -> None:
         for call in self._calls:
             waiting = call.waiting.get(result.partition)
             if waiting is None or not (waiting & result.types.keys()):

@@ -57,7 +57,7 @@ class DeliveredRecords(NamedTuple):
     """Distinguishes deliveries of the same records."""
 
 
-class Taken(NamedTuple):
+class ShareDelivery(NamedTuple):
     """Result of one poll: renewed records or new ones."""
 
     renewed: list[Any]
@@ -69,12 +69,14 @@ class Taken(NamedTuple):
 
 
 class _Opened(NamedTuple):
+    """Records of an opened batch, with the chunk that they are part of."""
+
     chunk: AcquiredChunk
     part: AcquiredRecords
 
 
 class ShareCore(ClientCore[ShareConsumerOptions]):
-    """Composition of the request managers of a share consumer, with the state that they share."""
+    """The request managers of one share consumer, and the state that they share."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         self._opened: deque[_Opened] = deque()
         self._reading: tuple[AcquiredChunk, Iterator[OpenedShareBatch]] | None = None
         self._leave: list[int] = []
-        self.held = ShareHolds(self._responded)
+        self.held = ShareHolds(self._on_acknowledged)
         self.membership = ShareMembership(
             options, self.coordinator, self.metadata, self._backoff(), member_id, on_member_state
         )
@@ -120,7 +122,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
     def begin_poll(self, now: float) -> None:
         """Begin a poll. In the implicit mode this accepts all records returned before."""
         self.coordinator.retry()
-        self.membership.polled(now)
+        self.membership.on_poll(now)
         if not self.options.is_explicit:
             self.held.accept_all()
 
@@ -128,9 +130,10 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
     def has_news(self) -> bool:
         return bool(self._is_reading or self._requests.has_chunks or self.held.has_returnable)
 
-    def take(self, now: float) -> Taken:
+    def take(self, now: float) -> ShareDelivery:
+        """Return the renewed records, or else new ones, which the application holds from now on."""
         if renewed := self.held.returnable(now):
-            return Taken(renewed, [])
+            return ShareDelivery(renewed, [])
         parts: list[DeliveredRecords] = []
         room, opened_bytes = self.options.max_poll_records, 0
         while room > 0 and opened_bytes < OPENED_BYTES_MAX and (opened := self._next_opened(now)) is not None:
@@ -143,7 +146,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
             delivery = self.held.deliver(chunk.partition, offsets, chunk.session, chunk.lock_until)
             parts.append(DeliveredRecords(chunk.partition, part.records, part.delivery_count, delivery))
             room -= len(part.records)
-        return Taken([], parts)
+        return ShareDelivery([], parts)
 
     def _next_opened(self, now: float) -> _Opened | None:
         while True:  # terminates: each iteration consumes chunks
@@ -202,8 +205,8 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
         hold = self.held.find(partition, offset, delivery)
         return self.held.acknowledge(partition, offset, hold, kind, renewed=renewed, delay_ms=delay_ms)
 
-    def send_at_once(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
-        """Send acknowledgements without waiting for the next fetch.
+    def send_now(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
+        """Send acknowledgements now, without waiting for the next fetch.
 
         In the implicit mode this accepts all records except `but`, which a loop has not processed yet.
         """
@@ -253,7 +256,7 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
 
     def poll(self, now: float) -> list[UnsentRequest]:
         if self.is_polling:
-            self.membership.polled(now)
+            self.membership.on_poll(now)
         self._finish_leaving(now)
         if self.membership.assigned != self._requests.assigned:
             self._requests.keep_only(self.membership.assigned)
@@ -262,8 +265,8 @@ class ShareCore(ClientCore[ShareConsumerOptions]):
 
     # Internal
 
-    def _responded(self, result: AcknowledgementResult) -> None:
-        self._calls.responded(result)
+    def _on_acknowledged(self, result: AcknowledgementResult) -> None:
+        self._calls.on_result(result)
         if self._on_result is not None:
             self._on_result(result)
 

@@ -1,7 +1,7 @@
 """Records that a member holds, their acknowledgements and the results (consumer/share_consumers.md rules 5, 10 and 12).
 
 A record is held (`Hold`) until the broker has responded to its final acknowledgement, which waits in its session
-(`due`) and is sent with a request (`under_way`). A hold whose lock is gone is lost. It is kept, so that a worker that
+(`due`) and is sent with a request (`in_flight`). A hold whose lock is gone is lost. It is kept, so that a worker that
 still processes the record gets an error, until the record is acknowledged or delivered again, or more than LOST_MAX
 holds are lost.
 """
@@ -110,7 +110,7 @@ class ShareHolds:
         for offset in offsets:
             before = holds.get(offset)
             if before is not None and before.lost is None:
-                self._lose(partition, offset, before, _too_late(partition))
+                self._lose(partition, offset, before, _lock_ended(partition))
             holds[offset] = Hold(session, self._deliveries, lock_until)
             self.count += 1
         return self._deliveries
@@ -123,20 +123,20 @@ class ShareHolds:
         if acks:
             session.due.setdefault(partition, {}).update(acks)
 
-    def taken_away(self, partition: TopicPartition, first: int, last: int) -> None:
-        """Lose these holds: the records can be acquired again."""
+    def lose_reacquired(self, partition: TopicPartition, first: int, last: int) -> None:
+        """Lose the holds of records that were acquired again: their old locks have ended."""
         holds = self._holds_by_partition.get(partition, {})
         acquired = range(first, last + 1)
         lost_offsets = [each for each in holds if each in acquired] if len(holds) < len(acquired) else acquired
         for offset in lost_offsets:
             hold = holds.get(offset)
             if hold is not None and hold.lost is None:
-                self._lose(partition, offset, hold, _too_late(partition))
+                self._lose(partition, offset, hold, _lock_ended(partition))
 
     def lose_if_expired(self, partition: TopicPartition, offset: int, hold: Hold, now: float) -> bool:
         """Return True if the record is lost, now or before (consumer/share_consumers.md rule 16)."""
         if hold.lost is None and hold.lock_until <= now:
-            self._lose(partition, offset, hold, _too_late(partition))
+            self._lose(partition, offset, hold, _lock_ended(partition))
         return hold.lost is not None
 
     def find(self, partition: TopicPartition, offset: int, delivery: int) -> Hold:
@@ -148,7 +148,7 @@ class ShareHolds:
         if hold is None or delivery > hold.delivery or (delivery == hold.delivery and hold.is_settled):
             raise ValueError(f"{partition} at offset {offset} is not held: it was acknowledged, or never returned here")
         if delivery < hold.delivery:
-            return Hold(hold.session, delivery, -math.inf, lost=_too_late(partition))
+            return Hold(hold.session, delivery, -math.inf, lost=_lock_ended(partition))
         return hold
 
     # Acknowledgements
@@ -172,10 +172,10 @@ class ShareHolds:
             held = self._holds_by_partition.get(partition, {})
             if held.get(offset) is hold:
                 del held[offset]
-            self._responded(partition, {offset: kind}, hold.lost)
+            self._report(partition, {offset: kind}, hold.lost)
             return False
         if kind is AcknowledgeType.RENEW and not hold.session.can_renew:
-            self._responded(partition, {offset: kind}, renewals_unsupported(hold.session))
+            self._report(partition, {offset: kind}, renewals_unsupported(hold.session))
             return True
         self._renewed_holds.pop((partition, offset), None)
         hold.unsent, hold.renewed_record, hold.delay_ms = kind, renewed, delay_ms
@@ -204,7 +204,7 @@ class ShareHolds:
                 is_late = hold is not None and hold.session is session and hold.lock_until <= now
                 (late if is_late else fresh).setdefault(partition, {})[offset] = kind
         sent, session.due = (fresh, late) if fresh else (late, {})
-        session.under_way, session.is_urgent = sent, session.is_urgent and bool(session.due)
+        session.in_flight, session.is_urgent = sent, session.is_urgent and bool(session.due)
         for partition, acks in sent.items():
             for offset, hold in self._holds(session, partition, acks):
                 hold.sent, hold.unsent = acks[offset], None
@@ -225,10 +225,11 @@ class ShareHolds:
         }
         return {partition: delays for partition, delays in by_partition.items() if delays}
 
-    def not_sent(self, session: ShareSession) -> None:
-        under_way, session.under_way = session.under_way, {}
-        for partition, acks in under_way.items():
-            self._due_again(session, partition, acks)
+    def requeue(self, session: ShareSession) -> None:
+        """Send the acknowledgements in flight again: the broker has not processed them."""
+        in_flight, session.in_flight = session.in_flight, {}
+        for partition, acks in in_flight.items():
+            self._requeue(session, partition, acks)
 
     def refuse_renewals(self, session: ShareSession) -> None:
         """Drop renewals: the broker lacks their version (KIP-1222)."""
@@ -243,9 +244,9 @@ class ShareHolds:
                 hold.unsent = None
                 del acks[offset]
             if renewing:
-                self._responded(partition, renewing, error)
+                self._report(partition, renewing, error)
 
-    def responded(
+    def on_response(
         self,
         session: ShareSession,
         partition: TopicPartition,
@@ -259,10 +260,10 @@ class ShareHolds:
 
         `lock_from`: earliest start of the renewed locks. `is_delayed`: the named delays were confirmed.
         """
-        acks = session.under_way.pop(partition, {})
+        acks = session.in_flight.pop(partition, {})
         holds = self._holds(session, partition, acks)
         if code in RETRIABLE and any(hold.lock_until > now for _, hold in holds):
-            self._due_again(session, partition, acks)
+            self._requeue(session, partition, acks)
             return
         error = BrokerRefused("ShareAcknowledge", code, str(partition)) if code else None
         is_ignored = not (code or is_delayed) and bool(self.delays_of({partition: acks}))
@@ -274,24 +275,24 @@ class ShareHolds:
             elif error is not None:
                 self._lose(partition, offset, hold, LockLostError(f"the lock could not be renewed: {error}"))
             elif not self.lose_if_expired(partition, offset, hold, now):
-                self._renewed(partition, offset, hold, lock_from)
+                self._extend_lock(partition, offset, hold, lock_from)
                 renewals = max(renewals, hold.renewals)
                 renewed.add(offset)
         late = {each for each, kind in acks.items() if kind is AcknowledgeType.RENEW and each not in renewed}
         if error is None and late:
-            self._responded(partition, {each: acks.pop(each) for each in late}, _too_late(partition))
-        self._responded(partition, acks, error, renewals, is_ignored)
+            self._report(partition, {each: acks.pop(each) for each in late}, _lock_ended(partition))
+        self._report(partition, acks, error, renewals, is_ignored)
 
     def lose(self, session: ShareSession, error: ConsumerError, partition: TopicPartition | None = None) -> None:
         """Lose locks. Acknowledgements that are due, or in flight without a result, get the error."""
-        for waiting in (session.under_way, session.due):
+        for waiting in (session.in_flight, session.due):
             for each in [partitions for partitions in waiting if partition in (None, partitions)]:
                 acks = waiting.pop(each)
                 for offset, hold in self._holds(session, each, acks):
                     hold.unsent = hold.sent = None
                     if acks[offset] is not AcknowledgeType.RENEW:
                         self._drop(each, offset, hold)
-                self._responded(each, acks, error)
+                self._report(each, acks, error)
         for each in [partitions for partitions in self._holds_by_partition if partition in (None, partitions)]:
             for offset, hold in self._holds(session, each, list(self._holds_by_partition[each])):
                 self._lose(each, offset, hold, LockLostError(f"{each} at offset {offset}: {error}"))
@@ -322,14 +323,14 @@ class ShareHolds:
             if hold is not None and hold.session is session and not hold.lost
         ]
 
-    def _due_again(self, session: ShareSession, partition: TopicPartition, acks: TypesByOffset) -> None:
+    def _requeue(self, session: ShareSession, partition: TopicPartition, acks: TypesByOffset) -> None:
         due = session.due.setdefault(partition, {})
         due.update({offset: kind for offset, kind in acks.items() if offset not in due})
         session.is_urgent = True
         for offset, hold in self._holds(session, partition, acks):
             hold.sent, hold.unsent = None, due[offset]
 
-    def _renewed(self, partition: TopicPartition, offset: int, hold: Hold, lock_from: float) -> None:
+    def _extend_lock(self, partition: TopicPartition, offset: int, hold: Hold, lock_from: float) -> None:
         hold.renewals += 1
         hold.lock_until = lock_from + (self.lock_s or 0.0)
         if hold.renewed_record is not None and hold.unsent is None:
@@ -349,7 +350,7 @@ class ShareHolds:
         self._renewed_holds.pop((partition, offset), None)
         acks = hold.session.due.get(partition, {})
         if hold.unsent is not None and offset in acks:
-            self._responded(partition, {offset: acks.pop(offset)}, error)
+            self._report(partition, {offset: acks.pop(offset)}, error)
             if not acks:
                 del hold.session.due[partition]
         self._lost.append((partition, offset, hold))
@@ -362,7 +363,7 @@ class ShareHolds:
         if self._holds_by_partition.get(partition, {}).get(offset) is hold:
             self._drop(partition, offset, hold)
 
-    def _responded(
+    def _report(
         self,
         partition: TopicPartition,
         acks: TypesByOffset,
@@ -375,7 +376,7 @@ class ShareHolds:
             self._on_result(AcknowledgementResult(partition, reported, error, renewals, is_delay_ignored))
 
 
-def _too_late(partition: TopicPartition) -> LockLostError:
+def _lock_ended(partition: TopicPartition) -> LockLostError:
     return LockLostError(f"{partition}: the acquisition lock has ended; the record is delivered again, or was")
 
 

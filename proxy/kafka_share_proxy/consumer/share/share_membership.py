@@ -101,7 +101,7 @@ class ShareMembership:
     def is_subscribed(self) -> bool:
         return bool(self._topics)
 
-    def polled(self, now: float) -> None:
+    def on_poll(self, now: float) -> None:
         self._poll_deadline = now + self._options.max_poll_interval_s
 
     def leave(self, now: float, reason: str) -> None:
@@ -121,7 +121,7 @@ class ShareMembership:
             self._poll_deadline = math.inf
             self._end_membership(now, "max.poll.interval.ms has passed without a poll")
         self._resolve()
-        request = self._leaving(now) if self.is_leaving else self._beating(now)
+        request = self._leave_request(now) if self.is_leaving else self._heartbeat_request(now)
         times = [self._poll_deadline, self._backoff.ready_at if self._in_flight is None else math.inf]
         if self._in_flight is None and self.trace.state is ShareMemberState.STABLE:
             times.append(self._next_heartbeat)
@@ -138,24 +138,24 @@ class ShareMembership:
         if isinstance(outcome, RequestFailure):
             if not outcome.is_retriable:
                 return self._fail(FatalGroupError(f"{request.api}: {outcome.reason}"), now)
-            self._coordinator.note(outcome, now)
+            self._coordinator.check(outcome, now)
             self._resend(now)
             return []
         response: Any = outcome
         if code := ErrorCode.of(response.error_code):
             return self._refused(code, response.error_message, epoch, now)
-        self._take(response, sent_at, now)
+        self._on_heartbeat_response(response, sent_at, now)
         return []
 
     # Requests
 
-    def _beating(self, now: float) -> UnsentRequest | None:
+    def _heartbeat_request(self, now: float) -> UnsentRequest | None:
         if self._in_flight is not None or not self._topics or self._poll_deadline == math.inf:
             return None
         joining = self.epoch == JOIN_EPOCH
         if not (joining or self._topics != self._reported_topics or now >= self._next_heartbeat):
             return None
-        node_id = self._coordinator.need(now, "ShareGroupHeartbeat") if self._backoff.is_ready(now) else None
+        node_id = self._coordinator.find(now, "ShareGroupHeartbeat") if self._backoff.is_ready(now) else None
         if node_id is None:
             return None
         if joining and self.trace.state is not ShareMemberState.JOINING:
@@ -170,13 +170,13 @@ class ShareMembership:
             self._reported_topics = self._topics
         return self._send(message, node_id, now)
 
-    def _leaving(self, now: float) -> UnsentRequest | None:
+    def _leave_request(self, now: float) -> UnsentRequest | None:
         if self._in_flight is not None:
             return None
         if self._coordinator.failed is not None:
             self.trace.to(ShareMemberState.OUTSIDE, now, f"no coordinator to notify: {self._coordinator.failed}")
             return None
-        node_id = self._coordinator.need(now, "leaving the group")
+        node_id = self._coordinator.find(now, "leaving the group")
         if node_id is None:
             return None
         message = messages.ShareGroupHeartbeatRequest(
@@ -199,7 +199,7 @@ class ShareMembership:
 
     # Responses
 
-    def _take(self, response: Any, sent_at: float, now: float) -> None:
+    def _on_heartbeat_response(self, response: Any, sent_at: float, now: float) -> None:
         self._backoff.succeeded()
         self.epoch = response.member_epoch
         interval_s = response.heartbeat_interval_ms / 1000
@@ -230,7 +230,7 @@ class ShareMembership:
             self._pending = None
 
     def _refused(self, code: ErrorCode, detail: str | None, epoch: int, now: float) -> list[BackgroundEvent]:
-        self._coordinator.note(code, now)
+        self._coordinator.check(code, now)
         error = BrokerRefused("ShareGroupHeartbeat", code, f"group {self._options.group}", detail)
         if code in REJOIN_CODES and epoch > JOIN_EPOCH:
             self.epoch, self._reported_topics = JOIN_EPOCH, None

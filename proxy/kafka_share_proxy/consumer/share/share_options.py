@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafka_share_proxy.consumer.client_options import ClientOptions, common_mistakes
-from kafka_share_proxy.consumer.option_checks import ABOVE_0, one_of, option, types_hold
+from kafka_share_proxy.consumer.option_checks import ABOVE_0, literal_values, option, types_hold
 from kafka_share_proxy.consumer.option_types import AcknowledgementMode, AcquireMode
 from kafka_share_proxy.consumer.options import ConfigurationError
 
-ACKNOWLEDGEMENT_MODES = one_of(AcknowledgementMode)
-ACQUIRE_MODES = one_of(AcquireMode)
+ACKNOWLEDGEMENT_MODES = literal_values(AcknowledgementMode)
+ACQUIRE_MODES = literal_values(AcquireMode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

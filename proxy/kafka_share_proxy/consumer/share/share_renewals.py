@@ -36,8 +36,8 @@ class ShareRenewals:
     def __init__(self, held: ShareHolds) -> None:
         self._held = held
         self._jobs: dict[ShareSession, set[ShareJob]] = {}
-        self._next: dict[ShareSession, float] = {}
-        """Monotonic seconds."""
+        self._next_check_at: dict[ShareSession, float] = {}
+        """Time of the next renewal or check of each session; monotonic seconds."""
 
     def begin(
         self, partition: TopicPartition, offset: int, delivery: int, on_lost: Callable[[], None], now: float
@@ -56,7 +56,9 @@ class ShareRenewals:
         hold.on_lost = on_lost
         job = ShareJob(partition, offset, hold)
         self._jobs.setdefault(hold.session, set()).add(job)
-        self._next[hold.session] = min(self._next.get(hold.session, math.inf), self._next_check(hold))
+        self._next_check_at[hold.session] = min(
+            self._next_check_at.get(hold.session, math.inf), self._next_check_of(hold)
+        )
         return job
 
     def end(self, job: ShareJob, kind: AcknowledgeType, now: float) -> bool:
@@ -74,8 +76,9 @@ class ShareRenewals:
         return self._held.acknowledge(job.partition, job.offset, hold, kind)
 
     def renew_due(self, now: float) -> None:
+        """Queue renewals of locks that are due, or will be soon, and forget records whose lock is lost."""
         soon = now + RENEW_TOGETHER * (self._held.lock_s or 0.0)
-        for session in [each for each, at in self._next.items() if at <= now]:
+        for session in [each for each, at in self._next_check_at.items() if at <= now]:
             for job in list(self._jobs.get(session, ())):
                 if self._is_lost(job, now):
                     self._forget(job)
@@ -84,16 +87,17 @@ class ShareRenewals:
                     session.is_urgent = True
             self._plan(session)
 
-    def responded(self, session: ShareSession) -> None:
+    def on_response(self, session: ShareSession) -> None:
         self._plan(session)
 
     def wake_at(self, now: float) -> float:
-        return min(*self._next.values(), now + CHECKED_EVERY_S) if self._next else math.inf
+        return min(*self._next_check_at.values(), now + CHECKED_EVERY_S) if self._next_check_at else math.inf
 
     def fetch_wait_s(self, session: ShareSession, most_s: float, now: float) -> float:
+        """Return the seconds that a fetch may wait at the broker without delaying a renewal, at most `most_s`."""
         if self._held.lock_s is None or not self._held.count:
             return most_s
-        until_due = self._next.get(session, math.inf) - now
+        until_due = self._next_check_at.get(session, math.inf) - now
         return max(0.0, min(most_s, FETCH_WAIT * self._held.lock_s, until_due))
 
     def _is_lost(self, job: ShareJob, now: float) -> bool:
@@ -101,7 +105,7 @@ class ShareRenewals:
             return job.hold.lost is not None
         return self._held.lose_if_expired(job.partition, job.offset, job.hold, now)
 
-    def _next_check(self, hold: Hold) -> float:
+    def _next_check_of(self, hold: Hold) -> float:
         return min(self._due_at(hold), math.inf if hold.is_final else hold.lock_until)
 
     def _due_at(self, hold: Hold) -> float:
@@ -113,10 +117,10 @@ class ShareRenewals:
     def _plan(self, session: ShareSession) -> None:
         jobs = self._jobs.get(session)
         if not jobs:
-            self._next.pop(session, None)
+            self._next_check_at.pop(session, None)
             self._jobs.pop(session, None)
         else:
-            self._next[session] = min(self._next_check(job.hold) for job in jobs)
+            self._next_check_at[session] = min(self._next_check_of(job.hold) for job in jobs)
 
     def _forget(self, job: ShareJob) -> None:
         jobs = self._jobs.get(job.hold.session, set())

@@ -62,7 +62,8 @@ class _RequestContext(NamedTuple):
     """Context of a request in flight."""
 
     session: ShareSession
-    at: float
+    sent_at: float
+    """Monotonic seconds."""
     is_fetch: bool
     reads: dict[TopicPartition, bytes] | None
     """Partitions that the session reads once the broker has accepted the request. None: unchanged."""
@@ -92,7 +93,7 @@ class ShareRequests:
         self._backoffs: dict[int, RetryBackoff] = {}
         """Backoff by node, because a failing one must not delay the others."""
         self._sessions: dict[int, ShareSession] = {}
-        self._busy: dict[int, UnsentRequest] = {}
+        self._in_flight: dict[int, UnsentRequest] = {}
         self._buffer: deque[AcquiredChunk] = deque()
         self._not_before: dict[TopicPartition, float] = {}
         """Monotonic seconds."""
@@ -141,7 +142,7 @@ class ShareRequests:
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closing and not self._sessions and not self._busy
+        return self._is_closing and not self._sessions and not self._in_flight
 
     def reopen(self) -> None:
         self._is_closing = False
@@ -153,25 +154,25 @@ class ShareRequests:
         readable, wake_at = self._by_node(now)
         requests: list[UnsentRequest] = []
         for node_id in self._rotated({*readable, *self._sessions}):
-            if node_id in self._busy:
+            if node_id in self._in_flight:
                 continue
             backoff = self._backoffs.get(node_id)
             if backoff is not None and not backoff.is_ready(now):
                 wake_at = min(wake_at, backoff.ready_at)
                 continue
-            request = self._next(node_id, readable.get(node_id, {}), now)
+            request = self._next_request(node_id, readable.get(node_id, {}), now)
             if request is not None:
-                self._busy[node_id] = request
+                self._in_flight[node_id] = request
                 requests.append(request)
         return DueRequests(tuple(requests), min(wake_at, self._renewals.wake_at(now)))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        if self._busy.get(request.node_id) is not request:
+        if self._in_flight.get(request.node_id) is not request:
             return []
-        del self._busy[request.node_id]
+        del self._in_flight[request.node_id]
         context: _RequestContext = request.context
         if request.message.share_session_epoch == FINAL_EPOCH:
-            self._final(request, context, outcome, now)
+            self._on_final_response(request, context, outcome, now)
             return []
         if isinstance(outcome, RequestFailure):
             return self._failed(request, context.session, outcome, now)
@@ -180,11 +181,11 @@ class ShareRequests:
         if code:
             return self._refused(request, context.session, code, response.error_message, now)
         self._backoffs.pop(request.node_id, None)
-        context.session.responded(context.reads)
+        context.session.advance(context.reads)
         if response.acquisition_lock_timeout_ms > 0:
             self._held.lock_s = response.acquisition_lock_timeout_ms / 1000
         events = self._take_partitions(request, response, now)
-        self._renewals.responded(context.session)
+        self._renewals.on_response(context.session)
         return events
 
     # Building requests
@@ -209,16 +210,16 @@ class ShareRequests:
         """Start after the node that was fetched from last."""
         return sorted(nodes, key=lambda node_id: (node_id <= self._last_fetched, node_id))
 
-    def _next(self, node_id: int, readable: dict[TopicPartition, bytes], now: float) -> UnsentRequest | None:
+    def _next_request(self, node_id: int, readable: dict[TopicPartition, bytes], now: float) -> UnsentRequest | None:
         session = self._sessions.get(node_id)
         if self._is_closing:
-            return None if session is None else self._closing(session, now)
+            return None if session is None else self._close_request(session, now)
         if session is None:
             session = self._sessions[node_id] = ShareSession(node_id)
         if not session.is_open:
             if readable and self._may_fetch():
-                return self._fetch(session, readable, now, is_opened=True)
-            return self._fetch(session, {}, now, is_opened=True) if session.due else None
+                return self._fetch(session, readable, now, opens_session=True)
+            return self._fetch(session, {}, now, opens_session=True) if session.due else None
         no_fetch_is_due = self.wants_records and not readable
         if session.due and (session.is_urgent or session.has_renewals or no_fetch_is_due):
             return self._acknowledge(session, now)
@@ -228,15 +229,15 @@ class ShareRequests:
 
     def _may_fetch(self) -> bool:
         """Allow only one node at a time with `record_limit` (KIP-1206)."""
-        return not (self._options.limits_records and any(each.context.is_fetch for each in self._busy.values()))
+        return not (self._options.limits_records and any(each.context.is_fetch for each in self._in_flight.values()))
 
     def _fetch(
-        self, session: ShareSession, readable: dict[TopicPartition, bytes], now: float, *, is_opened: bool = False
+        self, session: ShareSession, readable: dict[TopicPartition, bytes], now: float, *, opens_session: bool = False
     ) -> UnsentRequest:
         """Return a ShareFetch. Without partitions to read it requests no records and does not wait."""
         if readable:
             self._last_fetched = session.node_id
-        acks = {} if is_opened else self._held.take_due(session, now)
+        acks = {} if opens_session else self._held.take_due(session, now)
         wait_s = self._renewals.fetch_wait_s(session, self._options.fetch_max_wait_s, now)
         message = self._messages.fetch(session, readable, acks, wait_s, self._held.delays_of(acks))
         context = _RequestContext(session, now, bool(readable), dict(readable))
@@ -249,7 +250,7 @@ class ShareRequests:
             self, "ShareAcknowledge", message, session, _RequestContext(session, now, False, None)
         )
 
-    def _closing(self, session: ShareSession, now: float) -> UnsentRequest | None:
+    def _close_request(self, session: ShareSession, now: float) -> UnsentRequest | None:
         if not session.is_open:
             self._held.lose(session, ConsumerError("the consumer is closed"))
             del self._sessions[session.node_id]
@@ -263,7 +264,9 @@ class ShareRequests:
 
     # Processing responses
 
-    def _final(self, request: UnsentRequest, context: _RequestContext, outcome: Outcome, now: float) -> None:
+    def _on_final_response(
+        self, request: UnsentRequest, context: _RequestContext, outcome: Outcome, now: float
+    ) -> None:
         del self._sessions[request.node_id]
         if isinstance(outcome, RequestFailure):
             self._held.lose(context.session, ConsumerError(f"{request.api}: {outcome.reason}"))
@@ -279,10 +282,10 @@ class ShareRequests:
     def _failed(
         self, request: UnsentRequest, session: ShareSession, failure: RequestFailure, now: float
     ) -> list[BackgroundEvent]:
-        if failure.kind is FailureKind.UNSUPPORTED_VERSION and has_renewals(session.under_way):
-            self._held.not_sent(session)
+        if failure.kind is FailureKind.UNSUPPORTED_VERSION and has_renewals(session.in_flight):
+            self._held.requeue(session)
             self._held.refuse_renewals(session)
-            self._renewals.responded(session)
+            self._renewals.on_response(session)
             return []
         error = ConsumerError(f"{request.api}: {failure.reason}")
         self._end(session, error, now)
@@ -299,10 +302,10 @@ class ShareRequests:
         session.reopen()
         self._backoff(session.node_id).failed(now)
         if code in SESSION_ANEW:
-            self._held.not_sent(session)
+            self._held.requeue(session)
             return []
-        for partition in list(session.under_way):
-            self._held.responded(session, partition, code, now, now)
+        for partition in list(session.in_flight):
+            self._held.on_response(session, partition, code, now, now)
         return [BackgroundError(error=error)]
 
     def _end(self, session: ShareSession, error: ConsumerError, now: float) -> None:
@@ -310,7 +313,7 @@ class ShareRequests:
         del self._sessions[session.node_id]
         self._buffer = deque(chunk for chunk in self._buffer if chunk.session is not session)
         self._held.lose(session, error)
-        self._renewals.responded(session)
+        self._renewals.on_response(session)
         self._backoff(session.node_id).failed(now)
         self._metadata.request_update()
 
@@ -323,8 +326,8 @@ class ShareRequests:
                 partition = names.get((bytes(topic.topic_id), data.partition_index))
                 if partition is not None:
                     events += self._take_partition(request, partition, data, now)
-        for partition in list(session.under_way):  # not in the response
-            self._held.responded(session, partition, ErrorCode.INVALID_RECORD_STATE, request.context.at, now)
+        for partition in list(session.in_flight):  # not in the response
+            self._held.on_response(session, partition, ErrorCode.INVALID_RECORD_STATE, request.context.sent_at, now)
         return events
 
     def _take_partition(
@@ -333,13 +336,13 @@ class ShareRequests:
         session, is_fetch = request.context.session, request.api == "ShareFetch"
         code = ErrorCode.of(data.error_code)
         ack_code = ErrorCode.of(data.acknowledge_error_code) if is_fetch else code
-        if partition in session.under_way:
+        if partition in session.in_flight:
             is_delayed = is_applied(data.unknown_tags)
-            self._held.responded(session, partition, ack_code, request.context.at, now, is_delayed=is_delayed)
+            self._held.on_response(session, partition, ack_code, request.context.sent_at, now, is_delayed=is_delayed)
             if ack_code in RETRIABLE:
                 self._backoff(session.node_id).failed(now)
         if code in LED_ELSEWHERE or ack_code in LOCKS_LOST:
-            self._moved(session, partition, code or ack_code, data)
+            self._on_moved_leader(session, partition, code or ack_code, data)
         if not is_fetch:
             return []
         if code not in LED_ELSEWHERE or data.current_leader.leader_id != session.node_id:
@@ -348,9 +351,9 @@ class ShareRequests:
             return [*self._unreadable(partition, code, now), self._misled(session, partition)]
         if code:
             return self._unreadable(partition, code, now)
-        return self._buffered(session, partition, data, now) if len(data.records or b"") else []
+        return self._buffer_records(session, partition, data, now) if len(data.records or b"") else []
 
-    def _moved(self, session: ShareSession, partition: TopicPartition, code: ErrorCode, data: Any) -> None:
+    def _on_moved_leader(self, session: ShareSession, partition: TopicPartition, code: ErrorCode, data: Any) -> None:
         """Drop the locks: the new leader does not know them."""
         leader = LeaderAndEpoch(data.current_leader.leader_id, data.current_leader.leader_epoch)
         if leader.node_id >= 0 and leader.epoch >= 0:
@@ -380,7 +383,7 @@ class ShareRequests:
         )
         return BackgroundError(error=error, partitions=frozenset({partition}))
 
-    def _buffered(
+    def _buffer_records(
         self, session: ShareSession, partition: TopicPartition, data: Any, now: float
     ) -> list[BackgroundEvent]:
         acquired = tuple(
@@ -391,7 +394,7 @@ class ShareRequests:
         if trouble := _malformed(acquired):
             return [BackgroundError(error=ConsumerError(f"ShareFetch of {partition}: {trouble}"))]
         for first, last, _ in acquired:
-            self._held.taken_away(partition, first, last)
+            self._held.lose_reacquired(partition, first, last)
         self._buffer.append(
             AcquiredChunk(partition, session, data.records, acquired, now + (self._held.lock_s or math.inf))
         )

@@ -24,13 +24,16 @@ class ShareSession:
     node_id: int
     epoch: int = OPEN_EPOCH
     partitions: dict[TopicPartition, bytes] = field(default_factory=dict)
+    """Partition -> topic id, of the partitions that the session reads."""
     ids: dict[TopicPartition, bytes] = field(default_factory=dict)
-    """Partitions no longer read stay: acknowledgements may be sent late."""
+    """Topic ids of all partitions that were read. They stay, because acknowledgements may be sent late."""
     due: Acknowledgements = field(default_factory=dict)
-    under_way: Acknowledgements = field(default_factory=dict)
+    """Acknowledgements for the next request."""
+    in_flight: Acknowledgements = field(default_factory=dict)
     is_urgent: bool = False
     """Due acknowledgements must not wait for the next fetch."""
     can_renew: bool = True
+    """False if the broker does not support renewals (KIP-1222)."""
 
     @property
     def is_open(self) -> bool:
@@ -41,8 +44,8 @@ class ShareSession:
         self.epoch = OPEN_EPOCH
         self.partitions = {}
 
-    def responded(self, partitions: dict[TopicPartition, bytes] | None = None) -> None:
-        """Advance the epoch. `partitions` None: unchanged."""
+    def advance(self, partitions: dict[TopicPartition, bytes] | None = None) -> None:
+        """Advance the epoch after a response. `partitions`: those that the session reads now, None if unchanged."""
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         if partitions is not None:
             self.partitions = partitions

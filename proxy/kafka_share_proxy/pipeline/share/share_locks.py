@@ -150,7 +150,7 @@ class LockSession:
         sent = self._now()
         response = connection.send_request(ApiKey.SHARE_FETCH, request, version)
         checked(response.error_code, f"ShareFetch of group {self._name.group}: {response.error_message or ''}")
-        self._session.responded(readable)
+        self._session.advance(readable)
         if response.acquisition_lock_timeout_ms > 0:
             self._lock_s = response.acquisition_lock_timeout_ms / 1000
         return self._acquired_in(response, sent)
@@ -285,7 +285,7 @@ class LockSession:
         except (ProxyError, TryAgain) as error:
             self._end(str(error))
             return {}
-        self._session.responded()
+        self._session.advance()
         if response.acquisition_lock_timeout_ms > 0:
             self._lock_s = response.acquisition_lock_timeout_ms / 1000
         self.renewals += kind is AcknowledgeType.RENEW

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.plan.key_range_planner import BUCKET_WIDTH, make_plan
-from kafka_share_proxy.pipeline.plan.plan_job import sampled
+from kafka_share_proxy.pipeline.plan.plan_job import sample_blocks
 from kafka_share_proxy.pipeline.source.key_hashes import Array, record_hashes
 from kafka_share_proxy.pipeline.source.key_ranges import KeyRanges
 from kafka_share_proxy.wire.values import TopicPartition
@@ -37,7 +37,7 @@ def figures(records: int) -> Iterator[Figure]:
         even = _balance(KeyRanges.even(count).starts, hashes)
         beside = f"even ranges {even:.3f}, hottest key alone {alone:.3f}"
         yield Figure("G8", f"{name}, {count} ranges", whole, "x mean", at_most=max(1.07, 1.02 * alone), beside=beside)
-        spans = sampled([(PLACE, OffsetSpan(0, records))], SAMPLE)
+        spans = sample_blocks([(PLACE, OffsetSpan(0, records))], SAMPLE)
         part = np.concatenate([hashes[span.start : span.end] for _, span in spans])
         from_sample = _balance(make_plan(_weights(part), count).starts, hashes)
         most = max(1.12, 1.05 * alone)

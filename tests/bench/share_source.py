@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 from kafka_share_proxy.offsets.ranges import OffsetSpan
-from kafka_share_proxy.pipeline.share.share_locks import count_of
+from kafka_share_proxy.pipeline.share.share_locks import count_offsets
 from kafka_share_proxy.pipeline.share.share_member import ShareMember
-from kafka_share_proxy.pipeline.share.share_offsets import merged
+from kafka_share_proxy.pipeline.share.share_offsets import merge_tokens
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions, read_share_options
 from kafka_share_proxy.pipeline.source.columns import BatchMaker
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
@@ -80,8 +80,8 @@ def acquire(options: ShareSourceOptions, records: int) -> int:
     with ShareMember(options, print) as member:
         while count < records:
             acquired = member.fetch(100_000, 0.5).acquired
-            tokens = merged((each.place, each.span) for each in acquired)
-            count += count_of(span for _, span in tokens)
+            tokens = merge_tokens((each.partition, each.span) for each in acquired)
+            count += count_offsets(span for _, span in tokens)
             if member.accept(acquired):
                 raise RuntimeError("locks ended")
             rounds += 1

@@ -173,7 +173,7 @@ class Other:
                 self.deliveries += sum(each.span.end - each.span.start for each in acquired)
                 for each in acquired:
                     if each not in refused:
-                        self.settled.update((each.place.partition, offset) for offset in range(*each.span))
+                        self.settled.update((each.partition.partition, offset) for offset in range(*each.span))
 
 
 def test_four_kills_with_another_member_lose_nothing(

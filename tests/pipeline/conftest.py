@@ -147,7 +147,7 @@ def whole_report(spark: Any, story_lake: Path) -> Any:
     from kafka_share_proxy.pipeline.report import report_job
     from kafka_share_proxy.pipeline.tables.lake import Lake
 
-    return report_job.gathered(Lake(spark, str(story_lake)), None)
+    return report_job.gather(Lake(spark, str(story_lake)), None)
 
 
 def _end_jvm() -> None:

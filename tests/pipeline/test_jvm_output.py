@@ -33,7 +33,7 @@ def test_output_of_processes_is_held_back_but_for_notes_of_tasks(capfd: pytest.C
     assert capfd.readouterr() == ("before\nbehind\n", "kafka-share-proxy: 3 offsets are lost\n")
 
 
-def test_what_did_not_happen_has_no_cause() -> None:
+def test_output_without_an_exception_has_no_cause() -> None:
     held = HeldOutput()
     assert held.cause() is None
     with held.of_started_processes():

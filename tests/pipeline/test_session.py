@@ -64,7 +64,7 @@ def test_a_spark_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_quiet_session_silences_py4j_and_no_other_logger(caplog: pytest.LogCaptureFixture) -> None:
     """Py4J reports an interrupted call by the root logger, and the rest by its own."""
-    session._made_quietly(SimpleNamespace(getOrCreate=object))
+    session._create_quietly(SimpleNamespace(getOrCreate=object))
     logging.getLogger("kafka_share_proxy.consumer").error("cannot connect")
     logging.getLogger("py4j.java_gateway").error("connection refused")
     root = logging.getLogger()
@@ -80,16 +80,16 @@ def test_processes_that_plan_streams_find_the_zip_of_this_package(
         archive.writestr("empty.py", "")
     context = SimpleNamespace(environment={"PYTHONPATH": "/mine"})
     spark: Any = SimpleNamespace(sparkContext=context)
-    session._lead_planners_to_zip(spark)  # this package is installed
+    session._add_zip_to_python_path(spark)  # this package is installed
     assert context.environment == {"PYTHONPATH": "/mine"}
     monkeypatch.setattr(zipped_kernels, "archive", lambda: zipimporter(str(zipped)))
     for _ in range(2):  # a session may be opened again
-        session._lead_planners_to_zip(spark)
+        session._add_zip_to_python_path(spark)
     assert context.environment == {"PYTHONPATH": f"{zipped}{os.pathsep}/mine"}
 
 
 @pytest.mark.slow
-def test_what_applies_is_shown_and_the_source_is_known(spark: Any) -> None:
+def test_an_open_session_is_used_again_and_its_settings_are_shown(spark: Any) -> None:
     shown: list[str] = []
     again = session.open_spark_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "3"}, show=shown.append)
     assert again is spark

@@ -11,11 +11,13 @@ OURS = re.compile(r"^(?:\S* )?(?:proxy|kafka_share_proxy)(?:\.\w+)+: (?P<text>.+
 """Pattern of the last line of a traceback that ends in an error of this package, as Spark quotes it."""
 PYTHON = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (?P<text>.+)$", re.MULTILINE)
 CAUSES_MAX = 20
+"""Maximum number of causes of a Java exception that are followed."""
 CHARACTERS_MAX = 500
+"""Maximum length of the line."""
 
 
 def one_line(error: BaseException) -> str:
-    """Leave out class names of Java packages and frames."""
+    """Return an error as one line, without the names of Java packages and without frames."""
     text = " ".join(_text(error).split())
     return text if len(text) <= CHARACTERS_MAX else f"{text[:CHARACTERS_MAX]} ..."
 

@@ -25,6 +25,7 @@ OPEN_FILES = 16
 FILE_TASKS = 8
 """Number of tasks per core that read files."""
 BATCHES_KEPT = 100
+"""Number of last batches that a checkpoint keeps."""
 
 
 class SparkMissing(ProxyError):
@@ -32,7 +33,7 @@ class SparkMissing(ProxyError):
 
 
 def settings_for(master: str | None, *, streaming: bool, quick: bool = False) -> dict[str, str]:
-    """Return settings. `quick`: for small input."""
+    """Return Spark settings. `quick`: for small input. `master` None: leave out those of a local master."""
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.minBatchesToRetain": str(BATCHES_KEPT),
@@ -123,9 +124,9 @@ def open_spark_session(
     builder = SparkSession.builder.appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate() if verbose or _is_submitted() else _made_quietly(builder)
+    session = builder.getOrCreate() if verbose or _is_submitted() else _create_quietly(builder)
     session.sparkContext.setLogLevel("ERROR")
-    _lead_planners_to_zip(session)
+    _add_zip_to_python_path(session)
     from kafka_share_proxy.pipeline.share.share_source import ShareSource
     from kafka_share_proxy.pipeline.source.source import source_for
 
@@ -138,7 +139,7 @@ def open_spark_session(
     return session
 
 
-def _made_quietly(builder: Any) -> SparkSession:
+def _create_quietly(builder: Any) -> SparkSession:
     logging.getLogger().addFilter(_is_not_py4j)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     held = HeldOutput()
@@ -154,11 +155,11 @@ def _made_quietly(builder: Any) -> SparkSession:
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """False for the traceback that Py4J logs when Ctrl-C interrupts a call."""
+    """Return False for the traceback that Py4J logs when Ctrl-C interrupts a call."""
     return record.module != "java_gateway"
 
 
-def _lead_planners_to_zip(session: SparkSession) -> None:
+def _add_zip_to_python_path(session: SparkSession) -> None:
     """Add the zip of this package to PYTHONPATH, for the Python process that plans streams.
 
     That process does not find the files of `--py-files`. See pipeline/README.md rule 52.
@@ -184,6 +185,7 @@ def session_of(
     quick: bool = False,
     verbose: bool = True,
 ) -> Iterator[SparkSession]:
+    """Open a session for the time of a block. Arguments and errors are those of `open_spark_session`."""
     session = open_spark_session(name, master, more, streaming=streaming, quick=quick, verbose=verbose)
     try:
         yield session

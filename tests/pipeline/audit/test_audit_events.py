@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.pipeline.audit.audit_events import common, judged
+from kafka_share_proxy.pipeline.audit.audit_events import parse_common, parse_fully
 
 pytestmark = pytest.mark.slow
 HEAD = '{"v": 2, "proxy_id": "p", "seq": 1, "ts_ms": 1795262400000, '
 
 
-def test_what_is_no_event_is_kept_with_the_reason(spark: Any) -> None:
+def test_a_line_that_is_no_event_is_kept_with_the_reason(spark: Any) -> None:
     lines = {
         HEAD + '"kind": "settle", "first": 5, "last": 5, "outcome": "accept"}': None,
         HEAD + '"kind": "of tomorrow", "colour": "red"}': None,
@@ -28,7 +28,7 @@ def test_what_is_no_event_is_kept_with_the_reason(spark: Any) -> None:
         HEAD + '"kind": "settle", "first": 5, "last": 4, "outcome": "accept"}': "settle without what it is about",
         HEAD + '"kind": "acquire", "first": 5, "last": 5}': "acquire without what it is about",
     }
-    judged_rows = judged(spark.createDataFrame([(line,) for line in lines], "value string"), "batch").collect()
+    judged_rows = parse_fully(spark.createDataFrame([(line,) for line in lines], "value string"), "batch").collect()
     assert {row["line"]: row["reason"] for row in judged_rows if row["day"] is None} == {
         line: reason for line, reason in lines.items() if reason
     }
@@ -54,6 +54,6 @@ def test_time_outside_the_calendar_is_a_reject_and_does_not_end_the_job(
 ) -> None:
     line = HEAD.replace("1795262400000", str(ts_ms)) + '"kind": "settle", "first": 5, "last": 5, "outcome": "accept"}'
     lines = spark.createDataFrame([(line,)], "value string")
-    (judged_row,) = judged(lines, "batch").collect()
+    (judged_row,) = parse_fully(lines, "batch").collect()
     assert (judged_row["day"], judged_row["reason"] is None) == (day, day is not None)
-    assert common(lines, "batch").collect()[0]["day"] == day
+    assert parse_common(lines, "batch").collect()[0]["day"] == day

@@ -185,7 +185,7 @@ def test_a_run_that_died_while_it_added_events_is_run_again(
     assert sorted(row["seq"] for row in rows(spark, tmp_path / "lake", "audit_events")) == list(range(1, 13))
 
 
-def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, story_lake: Path) -> None:
+def test_blocking_members_load_of_key_ranges_and_hot_keys_are_in_tables(spark: Any, story_lake: Path) -> None:
     renew_abuse = {row["member"]: row for row in rows(spark, story_lake, "renew_abuse")}
     assert renew_abuse.keys() == {"slow", "stuck"}
     assert (
@@ -225,21 +225,21 @@ def test_events_are_read_from_a_topic(
     lines = audit_job.event_lines_in_topic(spark, options)
     assert lines.batch == audit_job.event_lines_in_topic(spark, options).batch
     for kind in (event_staging.DIRECT, event_staging.PARSED):
-        staged = event_staging.staged(spark, Lake(spark, str(tmp_path)), lines)
+        staged = event_staging.stage(spark, Lake(spark, str(tmp_path)), lines)
         firsts = [row["first"] for row in staged[kind].where("day = '2026-11-21'").collect()]
         assert sorted(firsts) == list(range(20))
         assert [row["line"] for row in staged[event_staging.JUDGED].collect()] == ["\ufffd\n{}"]
         monkeypatch.setattr(Lake, "local_staging", lambda *_: None)
 
 
-def test_a_person_is_told_what_was_found() -> None:
+def test_the_report_counts_events_rejects_and_lost_events() -> None:
     result = audit_job.AuditResult(10, 1, ("2026-11-22",), (audit_job.LostEvents("one", 2, 9),))
     assert audit_job.report_lines(result) == [
         "10 events of 2026-11-22; 1 lines rejected", "proxy one: 2 of 9 events are missing",
     ]  # fmt: skip
 
 
-def test_what_is_not_there_is_said(spark: Any, tmp_path: Path) -> None:
+def test_a_missing_event_file_and_a_missing_table_are_errors_with_advice(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="no file is in it"):
         audit_job.event_lines_in_folder(spark, str(tmp_path))
     with pytest.raises(NoLake, match="run kafka-share-proxy pipeline audit --out"):

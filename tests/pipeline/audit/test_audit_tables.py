@@ -12,7 +12,7 @@ import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.pipeline.audit import audit_job, audit_tables
-from kafka_share_proxy.pipeline.audit.audit_events import judged
+from kafka_share_proxy.pipeline.audit.audit_events import parse_fully
 from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
 from kafka_share_proxy.pipeline.source.options import read_options
@@ -31,8 +31,8 @@ BUSY, QUIET = 20_000, 2_000
 
 
 def test_tables_of_no_events_are_empty_and_have_their_columns(spark: Any) -> None:
-    events = judged(spark.createDataFrame([], "value string"), "batch")
-    blocked = audit_tables.blocked(events, audit_tables.marks(events))
+    events = parse_fully(spark.createDataFrame([], "value string"), "batch")
+    blocked = audit_tables.blocked(events, audit_tables.last_renewals(events))
     frames = {name: make() for name, make in audit_tables.tables(events, blocked).items()}
     assert {name: frame.count() for name, frame in frames.items()} == dict.fromkeys(frames, 0)
     assert all("day" in frame.columns for frame in frames.values())
@@ -40,7 +40,7 @@ def test_tables_of_no_events_are_empty_and_have_their_columns(spark: Any) -> Non
     assert frames["key_range_load"].columns == load
 
 
-def test_numbers_that_are_missing_or_stand_twice_are_counted(spark: Any) -> None:
+def test_missing_and_repeated_sequence_numbers_are_counted(spark: Any) -> None:
     sequence_numbers = [
         ("p", 2),
         ("p", 2),
@@ -48,7 +48,9 @@ def test_numbers_that_are_missing_or_stand_twice_are_counted(spark: Any) -> None
         ("q", 1),
         *(("r", seq) for seq in range(1, 201) if seq not in (64, 127, 128)),
     ]
-    numbered = audit_tables.numbers(spark.createDataFrame(sequence_numbers, "proxy_id string, seq bigint")).collect()
+    numbered = audit_tables.sequence_numbers(
+        spark.createDataFrame(sequence_numbers, "proxy_id string, seq bigint")
+    ).collect()
     assert {row["proxy_id"]: tuple(row)[1:] for row in numbered} == {
         "p": (2, 5, 3, 2), "q": (1, 1, 1, 1), "r": (1, 200, 197, 197),
     }  # fmt: skip

@@ -41,7 +41,7 @@ def test_lines_are_read_once_however_a_file_is_divided(
             ]
 
 
-def test_what_was_written_since_a_file_was_listed_is_left_out(tmp_path: Path) -> None:
+def test_lines_written_after_a_file_was_listed_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_bytes(b"one\ntwo\nthree\n")
     assert read(path, 6, 100) == b"one\ntw"

@@ -35,9 +35,9 @@ def test_spark_parses_each_line_to_the_same(spark: Any, tmp_path: Path, monkeypa
     monkeypatch.setattr(event_input, "RANGE_BYTES_LEAST", 200_000)
     event_lines = audit_job.event_lines_in_folder(spark, str(files[0].parent))
     assert len(event_lines.direct.shares) > 1
-    staged = event_staging.staged(spark, Lake(spark, str(tmp_path / "lake")), event_lines)
+    staged = event_staging.stage(spark, Lake(spark, str(tmp_path / "lake")), event_lines)
     monkeypatch.setattr(Lake, "local_staging", lambda *_: None)
-    truth = event_staging.staged(spark, Lake(spark, str(tmp_path / "other")), event_lines)
+    truth = event_staging.stage(spark, Lake(spark, str(tmp_path / "other")), event_lines)
     assert event_staging.DIRECT not in truth
     assert counted(staged) == counted(truth)
     assert staged[event_staging.DIRECT].count() > 1_000

@@ -121,7 +121,7 @@ def test_attempts_end_by_time_and_by_number() -> None:
     with pytest.raises(Unavailable, match=r"nobody is there \(\d+ attempts, timeoutMs=5000\)"):
         wait_for_ever(deadline)
     assert sum(slept) < 5.0
-    deadline.progressed()
+    deadline.restart()
     assert not deadline.is_over
     with pytest.raises(Unavailable, match=f"{ATTEMPTS_MAX} attempts"):
         wait_for_ever(Deadline(1e9, lambda: 0.0, lambda _seconds: None))

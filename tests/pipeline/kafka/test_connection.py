@@ -74,7 +74,7 @@ def test_a_login_is_accepted_and_requests_go_on(mechanism: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_no_matter_of_trying_again(mechanism: str) -> None:
+def test_a_wrong_password_is_a_permanent_error(mechanism: str) -> None:
     security = Security(mechanism=mechanism, username="alice", password="wrong")
     with BlockingServer(Login(mechanism)) as server, pytest.raises(LoginRefused, match="alice"):
         opened(server, security)
@@ -115,7 +115,7 @@ def test_responses_arrive_in_the_order_of_the_requests() -> None:
         connection.close()
 
 
-def test_a_server_that_hangs_up_or_is_not_there_is_lost() -> None:
+def test_a_closed_and_a_refused_connection_are_errors() -> None:
     with BlockingServer(lambda _header, _request: None) as server:
         connection = opened(server)
         with pytest.raises(UpstreamLost, match="closed the connection"):

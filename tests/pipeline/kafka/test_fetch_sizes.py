@@ -14,7 +14,7 @@ def test_nothing_is_known_before_a_response() -> None:
     assert sizes.request_bytes("a", 1, MOST) == 64 << 10
 
 
-def test_requested_size_follows_from_the_last_response() -> None:
+def test_the_requested_size_depends_on_the_last_response() -> None:
     sizes = FetchSizes()
     sizes.learn("a", 1_000, 10_000)
     assert sizes.request_bytes("a", 500, MOST) == BATCH_BYTES + 5_100

@@ -71,7 +71,7 @@ def test_a_group_with_members_is_not_committed_for(
         member.close()
 
 
-def test_what_is_not_done_of_a_range() -> None:
+def test_offsets_of_a_range_that_are_not_done_are_returned() -> None:
     state = CommittedState(10, OffsetRanges([(20, 30)]))
     assert state.not_done(OffsetSpan(5, 35)) == [(10, 20), (30, 35)]
     assert state.not_done(OffsetSpan(0, 10)) == []

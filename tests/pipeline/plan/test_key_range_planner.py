@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.pipeline.plan import key_range_planner
-from kafka_share_proxy.pipeline.plan.key_range_planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, make_plan, written
+from kafka_share_proxy.pipeline.plan.key_range_planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, make_plan, plan_text
 from kafka_share_proxy.views.model import plans
 from kafka_share_proxy.wire.records.key_hash import murmur2
 
@@ -63,7 +63,7 @@ def test_zipf_keys_are_balanced_as_far_as_the_hottest_key_allows(power: float, c
 
 def test_the_file_is_what_the_views_read() -> None:
     plan = make_plan(zipf(1.1), 16)
-    text = written(key_range_planner.RangePlan(*plan_fields(plan), hot_keys=(("a", 0.2),)), "orders", {"rows": 5})
+    text = plan_text(key_range_planner.RangePlan(*plan_fields(plan), hot_keys=(("a", 0.2),)), "orders", {"rows": 5})
     assert plans.read("p1", text).starts == plan.starts
     document = json.loads(text)
     assert document["topic"] == "orders"

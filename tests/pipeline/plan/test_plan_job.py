@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.plan import plan_job
-from kafka_share_proxy.pipeline.plan.key_range_planner import NothingToPlan, make_plan, written
-from kafka_share_proxy.pipeline.plan.plan_job import BLOCK_OFFSETS, key_name, sampled
+from kafka_share_proxy.pipeline.plan.key_range_planner import NothingToPlan, make_plan, plan_text
+from kafka_share_proxy.pipeline.plan.plan_job import BLOCK_OFFSETS, key_name, sample_blocks
 from kafka_share_proxy.pipeline.source.options import BadOption
 from kafka_share_proxy.pipeline.tables.lake import Lake
 from kafka_share_proxy.views.model.plans import read
@@ -32,15 +32,15 @@ RECORDS = 20_000
 
 def test_a_sample_is_blocks_all_over_the_partition() -> None:
     span = OffsetSpan(1_000, 101_000)
-    blocks = [block for _, block in sampled([(PLACE, span)], 0.05)]
+    blocks = [block for _, block in sample_blocks([(PLACE, span)], 0.05)]
     assert sum(block.end - block.start for block in blocks) == 5_000
     assert {block.end - block.start for block in blocks} == {BLOCK_OFFSETS}
     assert blocks[0].start == 1_000
     assert blocks[-1].start == 91_000
-    assert sampled([(PLACE, span)], 1) == [(PLACE, span)]
-    assert sampled([(PLACE, OffsetSpan(0, 7))], 0.01) == [(PLACE, (0, 7))]
+    assert sample_blocks([(PLACE, span)], 1) == [(PLACE, span)]
+    assert sample_blocks([(PLACE, OffsetSpan(0, 7))], 0.01) == [(PLACE, (0, 7))]
     with pytest.raises(BadOption, match="write a share above 0"):
-        sampled([(PLACE, span)], 1.5)
+        sample_blocks([(PLACE, span)], 1.5)
 
 
 def test_a_plan_from_too_few_samples_says_so_and_how_to_get_more() -> None:
@@ -87,7 +87,7 @@ def skewed(raw: Raw, fresh: Fresh, keys: list[bytes]) -> Topic:
 def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, skewed: Topic, keys: list[bytes]) -> None:
     options = {"bootstrap": views_front.bootstrap, "topic": skewed.name}
     planned = plan_job.plan_of_topic(spark, options, 16)
-    cut = RangeCut(read("p", written(planned.plan, planned.topic, planned.made_from)).starts)
+    cut = RangeCut(read("p", plan_text(planned.plan, planned.topic, planned.made_from)).starts)
     load = Counter(cut.slot_of(key, 0) for key in keys)
     assert max(load.values()) * 16 / RECORDS == pytest.approx(planned.plan.heaviest_to_mean, rel=1e-6)
     (hottest, times), *_ = Counter(keys).most_common(1)

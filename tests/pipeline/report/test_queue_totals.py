@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals, gathered
+from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals, gather
 from kafka_share_proxy.pipeline.report.report_job import Report
-from kafka_share_proxy.pipeline.report.report_job import gathered as report_of
+from kafka_share_proxy.pipeline.report.report_job import gather as report_of
 from kafka_share_proxy.pipeline.tables.lake import Lake
 
 from tests.support.audit_story import NOON
@@ -29,4 +29,4 @@ def test_a_report_has_delays_dead_letters_hottest_key_and_moves_of_each_queue(
 @pytest.mark.slow
 def test_tables_of_an_earlier_version_have_no_queues(spark: Any, story_lake: Path) -> None:
     events = Lake(spark, str(story_lake)).read("audit_events")
-    assert gathered(events.drop("key_hash")) == ()
+    assert gather(events.drop("key_hash")) == ()

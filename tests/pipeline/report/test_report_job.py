@@ -13,7 +13,7 @@ from kafka_share_proxy.pipeline.report.report_job import (
     Report,
     ViewGroup,
     _view_group,
-    gathered,
+    gather,
     range_loads,
     step_for,
 )
@@ -25,7 +25,7 @@ pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 @pytest.mark.slow
 def test_a_report_tells_what_the_audit_found(spark: Any, story_lake: Path, whole_report: Report) -> None:
     lake = Lake(spark, str(story_lake))
-    report = gathered(lake, "g")
+    report = gather(lake, "g")
     assert report.days == ("2026-11-21",)
     assert report.deliveries.step_s == 1
     steps = [(begin.second, count, again) for begin, count, again in report.deliveries.steps]
@@ -56,7 +56,7 @@ def test_a_report_tells_what_the_audit_found(spark: Any, story_lake: Path, whole
     (modern,) = (each for each in whole_report.view_groups if each.group == "modern")
     assert modern == ViewGroup("modern", "__view.r2.orders", "uniform", 1, 1.0)
     with pytest.raises(NoLake, match="no delivery of group other"):
-        gathered(lake, "other")
+        gather(lake, "other")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_no_control_character_of_a_name_reaches_terminal_or_page() -> None:
     (member,), (blocked,), (hot, _), (reader,) = REPORT.members, REPORT.blocked, REPORT.hot_keys, REPORT.readers
     hostile = REPORT._replace(
         members=(member._replace(group=bad, member=bad, client=bad),),
-        blocked=(blocked._replace(group=bad, place=bad, member=bad),),
+        blocked=(blocked._replace(group=bad, partition=bad, member=bad),),
         hot_keys=(hot._replace(topic=bad, key=bad),),
         heats=(HEAT._replace(topic=bad),),
         readers=(reader._replace(view=bad, client=bad),),

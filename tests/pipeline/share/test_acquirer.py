@@ -42,7 +42,7 @@ class Member:
         self.accepted += [each.span for each in ranges if each.span not in self.lost]
         return [each for each in ranges if each.span in self.lost]
 
-    def give_back(self) -> None:
+    def release_locks(self) -> None:
         self.gave_back = True
 
 
@@ -109,7 +109,7 @@ def test_a_batch_of_a_lost_member_is_not_acknowledged_before_its_redelivery() ->
     assert acquirer.totals == Totals(0, 10, 15)
 
 
-def test_what_was_written_is_read_again_where_it_is_a_first_delivery_or_another_topic() -> None:
+def test_written_offsets_are_read_again_at_a_first_delivery_or_of_another_topic() -> None:
     """The group was set back, or the topic created again: neither is in the table."""
     member = Member([acquired(0, 10), acquired(10, 20, 2, OTHER_ID)])
     acquirer = opened(member)
@@ -132,7 +132,7 @@ def test_a_lock_that_ended_while_the_batch_was_written_is_acknowledged_at_its_re
     assert batch(acquirer, 1).tokens == [(PLACE, OffsetSpan(10, 20))]  # acknowledged once, and forgotten
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_ranges_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITTEN_MAX", 2)
     acquirer = opened(Member([acquired(0, 1, 2)]))
     tokens = [(PLACE, OffsetSpan(start, start + 1)) for start in (0, 2, 4)]
@@ -146,7 +146,7 @@ def test_a_batch_without_records_needs_no_acknowledgement() -> None:
     assert member.accepted == []
 
 
-def test_troubles_end_after_a_bounded_time() -> None:
+def test_a_retriable_error_is_raised_after_the_timeout() -> None:
     member = Member()
     member.responses = [Fetched([], ["orders-0: NOT_LEADER_OR_FOLLOWER"])] * 100
     with pytest.raises(Unavailable, match="orders-0: NOT_LEADER_OR_FOLLOWER"):

@@ -185,7 +185,7 @@ def test_with_the_connection_all_locks_are_lost(opened: Opened) -> None:
     assert session.fetch(PLACES, 100, 0.0).troubles == ["the share session with node 1 has ended"]
 
 
-def test_rights_that_are_missing_are_no_trouble_that_passes(opened: Opened) -> None:
+def test_missing_rights_are_a_permanent_error(opened: Opened) -> None:
     session, node, _ = opened()
     node.fetch_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(ReadRefused, match="orders-0: TOPIC_AUTHORIZATION_FAILED"):
@@ -201,5 +201,5 @@ def test_at_the_end_locks_are_released_and_the_group_is_left(opened: Opened) -> 
     assert (notes, node.is_open) == ([], False)
 
 
-def test_what_is_left_of_ranges() -> None:
-    assert share_locks.without([OffsetSpan(0, 10), OffsetSpan(20, 30)], [OffsetSpan(5, 22)]) == [(0, 5), (22, 30)]
+def test_removed_offsets_are_subtracted_from_ranges() -> None:
+    assert share_locks.subtract([OffsetSpan(0, 10), OffsetSpan(20, 30)], [OffsetSpan(5, 22)]) == [(0, 5), (22, 30)]

@@ -12,7 +12,7 @@ from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeT
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.kafka.cluster import ReadRefused
 from kafka_share_proxy.pipeline.share.share_job import lag_of_group
-from kafka_share_proxy.pipeline.share.share_locks import AcquiredOffsets, count_of
+from kafka_share_proxy.pipeline.share.share_locks import AcquiredOffsets, count_offsets
 from kafka_share_proxy.pipeline.share.share_member import ShareMember
 from kafka_share_proxy.pipeline.share.share_membership import NoShareGroups
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions, read_share_options
@@ -56,7 +56,7 @@ def all_of(member: ShareMember, offsets_max: int = 1_000, count: int = 100) -> l
 
     def fetched() -> bool:
         acquired.extend(member.fetch(offsets_max, 0.2).acquired)
-        return count_of(each.span for each in acquired) >= count
+        return count_offsets(each.span for each in acquired) >= count
 
     until(fetched, f"{count} offsets")
     return acquired
@@ -78,7 +78,7 @@ def test_offsets_are_held_beyond_their_lock_and_settled_once(raw: Raw, topic: To
     assert (member.lost, notes) == (0, [])
 
 
-def test_what_a_member_gives_back_is_delivered_again(raw: Raw, topic: Topic, fresh: Fresh) -> None:
+def test_released_offsets_are_delivered_again(raw: Raw, topic: Topic, fresh: Fresh) -> None:
     options = options_of(raw, topic, fresh("group"))
     with ShareMember(options, print) as member:
         all_of(member)
@@ -92,13 +92,13 @@ def test_one_range_that_is_not_held_leaves_the_rest_acknowledged(raw: Raw, topic
     options = options_of(raw, topic, fresh("group"))
     with ShareMember(options, print) as member:
         acquired = all_of(member, offsets_max=10)
-        freed = next(each for each in acquired if each.place.partition == 0 and each.span.start == 20)
-        spans = {freed.place: [freed.span]}
+        freed = next(each for each in acquired if each.partition.partition == 0 and each.span.start == 20)
+        spans = {freed.partition: [freed.span]}
         assert freed.session.acknowledge(AcknowledgeType.RELEASE, spans) == {}
-        freed.session._held[freed.place] = [freed.span, *freed.session._held[freed.place]]
+        freed.session._held[freed.partition] = [freed.span, *freed.session._held[freed.partition]]
         assert member.accept(acquired) == [freed]
         again = member.fetch(100, 0.2).acquired
-        assert [(each.place.partition, each.span) for each in again] == [(0, OffsetSpan(20, 30))]
+        assert [(each.partition.partition, each.span) for each in again] == [(0, OffsetSpan(20, 30))]
 
 
 def test_a_connection_that_breaks_gives_its_locks_back(raw: Raw, topic: Topic, fresh: Fresh) -> None:

@@ -111,7 +111,7 @@ def test_an_assignment_of_a_topic_made_anew_waits_for_its_name() -> None:
         until(lambda: set(membership.assigned.values()) == {NEW_ID}, "its name")
 
 
-def test_a_group_that_will_not_have_it_says_why() -> None:
+def test_a_refusal_of_the_group_is_raised_with_its_reason() -> None:
     refusal = messages.ShareGroupHeartbeatResponse(
         error_code=ErrorCode.GROUP_MAX_SIZE_REACHED, error_message="2 members are enough"
     )
@@ -133,7 +133,7 @@ def test_servers_without_share_groups_are_reported_separately(monkeypatch: pytes
         pass
 
 
-def test_partitions_may_be_long_in_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_without_an_assignment_begins_after_a_bounded_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The query begins all the same: others may hold all there is to read."""
     monkeypatch.setattr(module, "ASSIGNED_S", 0.05)
     with joined(Coordinator(lambda _: assigned(1))) as membership:

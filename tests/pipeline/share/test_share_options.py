@@ -30,6 +30,6 @@ def test_tasks_read_all_that_the_group_acquired() -> None:
         ({"fetchBytes": "1"}, "fetchBytes='1': must be at least 1024"),
     ],
 )
-def test_mistakes_are_named(more: dict[str, str], text: str) -> None:
+def test_an_option_that_cannot_work_is_named(more: dict[str, str], text: str) -> None:
     with pytest.raises(BadOption, match=text):
         read_share_options(GIVEN | more)

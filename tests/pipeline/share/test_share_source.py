@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.share.handover import Handover
-from kafka_share_proxy.pipeline.share.share_offsets import START, ShareOffset, written_share
+from kafka_share_proxy.pipeline.share.share_offsets import START, ShareOffset, encode_share_offset
 from kafka_share_proxy.pipeline.share.share_options import read_share_options
 from kafka_share_proxy.pipeline.share.share_source import ShareSource, ShareStreamReader
 from kafka_share_proxy.pipeline.source.options import BadOption
@@ -55,9 +55,9 @@ def reader(acquirer: Any) -> Iterator[ShareStreamReader]:
 
 def test_a_batch_is_acquired_and_its_offsets_are_what_tasks_read(reader: ShareStreamReader, acquirer: Any) -> None:
     start = reader.initialOffset()
-    assert start == reader.initialOffset() == written_share(START)
+    assert start == reader.initialOffset() == encode_share_offset(START)
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == written_share(BATCH)
+    assert end == encode_share_offset(BATCH)
     assert reader.latestOffset(end, NOW) == end
     (split,) = [Split(*each.value) for each in reader.partitions(start, end)]
     assert (split.topic, split.spans) == ("orders", ((5, 9), (20, 30)))
@@ -67,9 +67,9 @@ def test_a_batch_is_acquired_and_its_offsets_are_what_tasks_read(reader: ShareSt
 
 
 def test_available_now_ends_after_a_batch_of_later_records(reader: ShareStreamReader) -> None:
-    end = written_share(BATCH._replace(seq=0))
+    end = encode_share_offset(BATCH._replace(seq=0))
     reader._target = {PLACE: 6}
-    assert reader.latestOffset(end, NOW) == written_share(BATCH)
+    assert reader.latestOffset(end, NOW) == encode_share_offset(BATCH)
     reader._target = {PLACE: 5}
     assert reader.latestOffset(end, NOW) == end
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.pipeline.share import share_job
-from kafka_share_proxy.pipeline.share.share_locks import count_of
+from kafka_share_proxy.pipeline.share.share_locks import count_offsets
 from kafka_share_proxy.pipeline.share.share_member import ShareMember
 from kafka_share_proxy.pipeline.share.share_options import read_share_options
 from kafka_share_proxy.pipeline.share.share_stream import ShareStream
@@ -40,7 +40,7 @@ def options(share_front: Front, orders: Topic, group: str) -> dict[str, str]:
 def deliverable(options: dict[str, str]) -> int:
     """Offsets that another member is given now."""
     with ShareMember(read_share_options(options), print) as member:
-        return count_of(each.span for each in member.fetch(10_000, 0.5).acquired)
+        return count_offsets(each.span for each in member.fetch(10_000, 0.5).acquired)
 
 
 class SlowTable:

@@ -19,7 +19,7 @@ def test_even_ranges_are_the_slots_of_a_view(count: int, key: bytes | None, offs
 
 
 @given(st.integers(1, 50), KEYS, st.integers(0, 1 << 62))
-def test_of_all_filters_exactly_one_wants_a_record(count: int, key: bytes | None, offset: int) -> None:
+def test_exactly_one_filter_of_all_ranges_wants_a_record(count: int, key: bytes | None, offset: int) -> None:
     ranges = KeyRanges.even(count)
     expected = []
     for low, high in ranges.bounds:

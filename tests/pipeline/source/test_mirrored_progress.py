@@ -41,12 +41,14 @@ def cluster(views_front: Front, orders: Topic) -> Iterator[BlockingClusterClient
 
 
 @pytest.mark.broker
-def test_a_new_group_follows_what_was_reached(cluster: BlockingClusterClient, orders: Topic, fresh: Fresh) -> None:
+def test_the_committed_offsets_of_a_new_group_follow_the_stream(
+    cluster: BlockingClusterClient, orders: Topic, fresh: Fresh
+) -> None:
     world = World(cluster, fresh("group"))
     first, second = (TopicPartition(orders.name, number) for number in (0, 1))
-    world.mirrored.reached({first: 0, second: 7})
+    world.mirrored.commit({first: 0, second: 7})
     assert world.committed == {first: 0, second: 7}
-    world.mirrored.reached({first: 5, second: 7})
+    world.mirrored.commit({first: 5, second: 7})
     assert world.committed == {first: 5, second: 7}
     assert world.reported == []
 
@@ -56,14 +58,14 @@ def test_a_group_with_members_is_reported_once_and_tried_again(
     views_front: Front, cluster: BlockingClusterClient, orders: Topic, fresh: Fresh
 ) -> None:
     world, place = World(cluster, fresh("group")), TopicPartition(orders.name, 0)
-    world.mirrored.reached({place: 1})
+    world.mirrored.commit({place: 1})
     name = world.mirrored._group
     member = Consumer({"bootstrap.servers": views_front.bootstrap, "group.id": name, "enable.auto.commit": False})
     try:
         member.subscribe([orders.name])
         until(lambda: member.poll(0.1) is not None and member.assignment(), "an assignment")
         for offset in (2, 3):
-            world.mirrored.reached({place: offset})
+            world.mirrored.commit({place: offset})
             world.time += PAUSE_S
         assert world.reported == [
             f"mirrorGroup={name} is behind: it has members, and only they may commit for it: "
@@ -71,7 +73,7 @@ def test_a_group_with_members_is_reported_once_and_tried_again(
         ]
     finally:
         member.close()
-    world.mirrored.reached({place: 4})
+    world.mirrored.commit({place: 4})
     assert world.committed == {place: 4}
 
 
@@ -80,7 +82,7 @@ def test_a_stream_does_not_wait_long_for_a_group_that_cannot_be_reached(monkeypa
     options = read_options({"bootstrap": f"127.0.0.1:{free_ports(1)[0]}", "topic": "orders"})
     with BlockingClusterClient(options) as nobody:
         world, place = World(nobody, "group"), TopicPartition("orders", 0)
-        world.mirrored.reached({place: 1})
-        world.mirrored.reached({place: 2})  # too soon to be tried
+        world.mirrored.commit({place: 1})
+        world.mirrored.commit({place: 2})  # too soon to be tried
         assert len(world.reported) == 1
         assert "is behind" in world.reported[0]

@@ -83,7 +83,7 @@ def test_a_plan_is_read_as_the_views_read_it(tmp_path: Path) -> None:
         ({"bootstrap": "one", "assign": "{}"}, "write {"),
     ],
 )
-def test_what_cannot_be_is_refused_with_advice(options: dict[str, str], text: str) -> None:
+def test_an_impossible_option_is_refused_with_advice(options: dict[str, str], text: str) -> None:
     with pytest.raises(BadOption) as refused:
         read_options(options)
     assert text in str(refused.value)

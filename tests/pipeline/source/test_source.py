@@ -17,7 +17,7 @@ from kafka_share_proxy.pipeline.kafka.group_commits import CommitsOfGroup
 from kafka_share_proxy.pipeline.source.log_reader import OffsetsLost
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
 from kafka_share_proxy.pipeline.source.source import BatchReader, StreamReader, read_split
-from kafka_share_proxy.pipeline.source.stream_offsets import read_written
+from kafka_share_proxy.pipeline.source.stream_offsets import decode_offsets
 from kafka_share_proxy.wire.topic_ids import topic_id_text
 from kafka_share_proxy.wire.values import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -79,7 +79,7 @@ def test_a_stream_goes_from_offset_to_offset(reader_of: Reader) -> None:
     assert start == reader.initialOffset()
     assert reader.getDefaultReadLimit() == ReadMaxRows(1_000)
     middle = reader.latestOffset(start, ReadMaxRows(1_000))
-    assert sum(read_written(middle).values()) == 1_000
+    assert sum(decode_offsets(middle).values()) == 1_000
     end = reader.latestOffset(middle, ReadAllAvailable())
     assert end == reader.reportLatestOffset()
     values = [row["value"] for row in rows_of(reader, reader.partitions(start, middle))]
@@ -94,7 +94,7 @@ def test_nothing_after_the_target_of_available_now_is_read(reader_of: Reader, ra
     reader.prepareForTriggerAvailableNow()
     produce_keys(raw, orders, 100)
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert sum(read_written(end).values()) == 3_000
+    assert sum(decode_offsets(end).values()) == 3_000
 
 
 def test_a_replayed_batch_has_the_same_rows_with_other_ranges(reader_of: Reader, orders: Topic) -> None:
@@ -121,7 +121,7 @@ def test_the_group_that_mirrors_a_stream_has_its_processed_offsets(
     middle = reader.latestOffset(reader.initialOffset(), ReadMaxRows(1_000))
     assert set(committed(views_front, group, orders).values()) == {0}  # the batch is planned, and not done
     reader.latestOffset(middle, ReadMaxRows(1_000))
-    assert committed(views_front, group, orders) == read_written(middle)
+    assert committed(views_front, group, orders) == decode_offsets(middle)
 
 
 @pytest.fixture

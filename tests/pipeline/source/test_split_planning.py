@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from kafka_share_proxy.pipeline.kafka.cluster import EARLIEST_TIMESTAMP, BlockingClusterClient, ReadRefused, TopicSeen
+from kafka_share_proxy.pipeline.kafka.cluster import (
+    EARLIEST_TIMESTAMP,
+    BlockingClusterClient,
+    DescribedTopic,
+    ReadRefused,
+)
 from kafka_share_proxy.pipeline.source.log_reader import OffsetsLost
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead, restricted
@@ -17,8 +22,8 @@ ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 class Cluster(BlockingClusterClient):
     """Two partitions with the offsets 10-19 and 0-4."""
 
-    def topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
-        return {name: TopicSeen(bytes(16), {0: 1, 1: 1}) for name in names}
+    def topics(self, names: Iterable[str]) -> dict[str, DescribedTopic]:
+        return {name: DescribedTopic(bytes(16), {0: 1, 1: 1}) for name in names}
 
     known_topics = topics
 
@@ -55,7 +60,7 @@ def test_offsets_of_other_partitions_are_a_mistake() -> None:
         batch(startingOffsets='{"payments": {"0": 1}}')
 
 
-def test_what_is_not_in_the_log_is_an_error_or_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_offsets_that_are_not_in_the_log_are_an_error_or_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     hole = '[{"topic": "orders", "partition": 0, "first": 8, "last": 12}]'
     with pytest.raises(OffsetsLost, match="offsets 8-9 are no longer in the log"):
         batch(topic="", offsetRanges=hole)
@@ -65,7 +70,7 @@ def test_what_is_not_in_the_log_is_an_error_or_left_out(capsys: pytest.CaptureFi
         batch(endingOffsets='{"orders": {"0": 21}}')
 
 
-def test_a_predicate_narrows() -> None:
+def test_a_predicate_narrows_the_planned_ranges() -> None:
     expected = [(ZERO, span) for span in ()]
     assert restricted(expected, None, 0, None) == []
     read = read_options({"bootstrap": "one", "topic": "orders"})

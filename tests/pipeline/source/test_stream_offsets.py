@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.pipeline.source.stream_offsets import (
     BadStreamOffset,
-    admitted,
     between,
     continued,
+    decode_offsets,
+    encode_offsets,
+    limit_offsets,
     read_ids,
-    read_written,
-    written,
 )
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
@@ -24,16 +24,16 @@ OFFSETS = st.dictionaries(st.sampled_from(PLACES), st.integers(0, 100))
 
 
 @given(OFFSETS)
-def test_what_is_stored_is_read_again(offsets: dict[TopicPartition, int]) -> None:
-    stored = json.loads(json.dumps(written(offsets, {"orders": ID, "other": ID})))
-    assert read_written(stored) == offsets
+def test_stored_offsets_are_read_again(offsets: dict[TopicPartition, int]) -> None:
+    stored = json.loads(json.dumps(encode_offsets(offsets, {"orders": ID, "other": ID})))
+    assert decode_offsets(stored) == offsets
     assert read_ids(stored) == ({"orders": ID} if offsets else {})
 
 
 def test_offsets_of_earlier_releases_and_of_brokers_without_topic_ids_are_read() -> None:
     stored = {"v": 1, "t": {"orders": {"0": 7}}}
-    assert (read_written(stored), read_ids(stored)) == ({PLACES[0]: 7}, {})
-    assert read_ids(written({PLACES[0]: 7}, {"orders": ZERO_UUID})) == {}
+    assert (decode_offsets(stored), read_ids(stored)) == ({PLACES[0]: 7}, {})
+    assert read_ids(encode_offsets({PLACES[0]: 7}, {"orders": ZERO_UUID})) == {}
 
 
 @pytest.mark.parametrize(
@@ -47,16 +47,16 @@ def test_offsets_of_earlier_releases_and_of_brokers_without_topic_ids_are_read()
         {"v": 2, "t": {}, "ids": {"orders": "x"}},
     ],
 )
-def test_what_another_source_wrote_is_refused(stored: dict[str, object]) -> None:
+def test_an_offset_of_another_source_is_refused(stored: dict[str, object]) -> None:
     with pytest.raises(BadStreamOffset, match="the checkpoint holds"):
-        read_written(stored)
+        decode_offsets(stored)
 
 
 @given(OFFSETS, OFFSETS, st.none() | st.integers(1, 200))
 def test_a_batch_has_at_most_the_allowed_offsets_and_never_goes_back(
     start: dict[TopicPartition, int], latest: dict[TopicPartition, int], most: int | None
 ) -> None:
-    end = admitted(start, latest, most)
+    end = limit_offsets(start, latest, most)
     offset_counts = {place: end[place] - start.get(place, latest[place]) for place in latest}
     lags = {place: max(0, latest[place] - start.get(place, latest[place])) for place in latest}
     assert end.keys() == latest.keys()
@@ -65,7 +65,7 @@ def test_a_batch_has_at_most_the_allowed_offsets_and_never_goes_back(
 
 
 def test_a_small_partition_is_not_starved_by_a_large_one() -> None:
-    end = admitted(dict.fromkeys(PLACES[:2], 0), {PLACES[0]: 1_000_000, PLACES[1]: 1}, 10)
+    end = limit_offsets(dict.fromkeys(PLACES[:2], 0), {PLACES[0]: 1_000_000, PLACES[1]: 1}, 10)
     assert end == {PLACES[0]: 9, PLACES[1]: 1}
 
 

@@ -142,7 +142,7 @@ def test_tokens_are_what_the_command_commits_prints() -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"group": "g"}', '{"holes": []}', '{"group": "", "holes": []}',
                                   json.dumps({"group": "g", "holes": [{"topic": "orders"}]}),
                                   json.dumps({"group": "g", "holes": [{**HOLE, "topic_id": "x"}]})])  # fmt: skip
-def test_what_is_something_else_is_refused(text: str) -> None:
+def test_a_text_that_is_no_list_of_tokens_is_refused(text: str) -> None:
     with pytest.raises(BadOption, match="--tokens: "):
         backfill_job.read_tokens(text)
 

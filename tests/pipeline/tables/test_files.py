@@ -25,7 +25,7 @@ def test_a_file_is_written_as_a_whole_and_read_again(spark: Any, tmp_path: Path)
     assert not files.exists(path)
 
 
-def test_what_programs_can_open_themselves_is_known(spark: Any, tmp_path: Path) -> None:
+def test_local_paths_and_compressed_files_are_recognised(spark: Any, tmp_path: Path) -> None:
     files = Files(spark)
     for path in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}/"):
         assert Path(str(files.local(path))) == tmp_path

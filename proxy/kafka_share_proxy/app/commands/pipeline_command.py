@@ -120,7 +120,7 @@ def plan(
                 planned = plan_job.plan_of_topic(spark, option_values, ranges, weight, sample)
         for line in plan_job.report_lines(planned):
             typer.echo(line)
-        return planned.topic, key_range_planner.written(planned.plan, planned.topic, planned.made_from)
+        return planned.topic, key_range_planner.plan_text(planned.plan, planned.topic, planned.made_from)
 
     planned, text = _guarded(work, verbose=verbose)
     _replace(Path(output), text)
@@ -325,7 +325,7 @@ def report(
 
         with session.session_of("pipeline report", master, _assignments("--conf", conf), verbose=verbose) as spark:
             lake = Lake(spark, source)
-            figures = report_job.gathered(lake, group)
+            figures = report_job.gather(lake, group)
             plans = []
             for heat in figures.heats if html is not None else ():
                 with suppress(key_range_planner.NothingToPlan):

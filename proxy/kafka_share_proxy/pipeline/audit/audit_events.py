@@ -14,7 +14,9 @@ LAST = 2
 """Field after the line in the parsed object, which detects anything else on the line."""
 CORRUPT = "_corrupt"
 MORE = "more than one event on the line"
+"""Reason of a reject."""
 LINE_SHOWN = 2_000
+"""Maximum number of characters of a rejected line that are kept."""
 
 COMMON = (
     "v int, proxy_id string, seq bigint, ts_ms bigint, kind string, cluster string, topic string, partition int, "
@@ -37,6 +39,7 @@ FIELDS = (
 )
 """Fields of the events of all kinds. `ranges` is a number in `fetch` and a list in `commit`, and is kept as text."""
 KEY = ("proxy_id", "seq")
+"""Fields that identify an event."""
 TS_MS_END = 253_402_300_800_000
 """Start of the year 10000: days before it have four digits of the year."""
 DAY = "cast(date_from_unix_date(cast(event.ts_ms div 86400000 as int)) as string)"
@@ -48,11 +51,11 @@ NEEDED = {
 """Fields that an event of a kind must have to be counted. Its last offset must not be below the first."""
 
 
-def common(lines: DataFrame, batch: str) -> DataFrame:
+def parse_common(lines: DataFrame, batch: str) -> DataFrame:
     """Parse lines of JSON, one event each, in a column `value`.
 
-    Every column costs CPU at each step: half of all CPU, if these rows were as wide as those of `judged`. Events of the
-    common kinds have a `day`; copies are still among them. All other lines have no day, but their `line`.
+    Every column costs CPU at each step: half of all CPU, if these rows were as wide as those of `parse_fully`. Events
+    of the common kinds have a `day`; copies are still among them. All other lines have no day, but their `line`.
     """
     from pyspark.sql import functions
 
@@ -71,7 +74,7 @@ def common(lines: DataFrame, batch: str) -> DataFrame:
     return rows.select("event.*", functions.lit(batch).alias("ingest_batch"), line.alias("line"), day.alias("day"))
 
 
-def judged(lines: DataFrame, batch: str) -> DataFrame:
+def parse_fully(lines: DataFrame, batch: str) -> DataFrame:
     """Parse lines with all columns: an event has a `day`, a reject has `line` and `reason` instead.
 
     `line_hash` is the SHA-256 of the whole line, `line` its beginning as valid UTF-8. A last line that was cut short is
@@ -91,8 +94,7 @@ def judged(lines: DataFrame, batch: str) -> DataFrame:
 def _parsed(lines: DataFrame, fields: str) -> DataFrame:
     """Return the lines with a column `event`, which is null if a line is not exactly one JSON object.
 
-    Spark's parser ignores anything after the first object, even a second event. Each line is parsed as the only element
-    of an array, in an object with another field after it.
+    Spark's parser ignores anything after the first object, even a second event. The frame around a line detects that.
     """
     from pyspark.sql import functions
 
@@ -104,6 +106,7 @@ def _parsed(lines: DataFrame, fields: str) -> DataFrame:
 
 
 def _framed() -> Column:
+    """Return the line as the only element of an array, in an object with another field after it."""
     from pyspark.sql import functions
 
     return functions.concat(functions.lit('{"line": ['), "value", functions.lit(f'], "last": {LAST}}}'))
@@ -139,5 +142,6 @@ def _reason(kinds: Collection[str]) -> Column:
 
 
 def condition(kind: str) -> str:
+    """Return the SQL condition for an event of this kind to be counted (NEEDED)."""
     needed = [f"event.{name} is not null" for name in NEEDED[kind]]
     return " and ".join([*needed, "event.last >= event.first"] if "last" in NEEDED[kind] else needed)

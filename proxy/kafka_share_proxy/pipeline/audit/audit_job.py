@@ -57,16 +57,16 @@ def event_lines_in_folder(spark: SparkSession, folder: str) -> Lines:
     status = {each: each.stat() for each in paths}
     listing = "".join(f"{each.name} {stat.st_size} {stat.st_mtime_ns}\n" for each, stat in status.items())
     sizes = {str(each): stat.st_size for each, stat in status.items()}
-    direct = _direct(spark, sizes)
+    direct = _direct_input(spark, sizes)
     plain = [each for share in direct.shares for each in share if each.end == each.size]
     cut = [line for each in plain if (line := unfinished_line(each.path, each.size))]
     unfinished = frozenset(hashlib.sha256(line).hexdigest() for line in cut)
     files = Files(spark)
     opened = sum(size * (PACKED if files.is_compressed(path) else 1) for path, size in sizes.items())
-    return Lines(_name(listing), spark.read.text(list(sizes)), direct, unfinished, opened <= SMALL_BYTES)
+    return Lines(_batch_name(listing), spark.read.text(list(sizes)), direct, unfinished, opened <= SMALL_BYTES)
 
 
-def _direct(spark: SparkSession, sizes: Mapping[str, int]) -> DirectInput:
+def _direct_input(spark: SparkSession, sizes: Mapping[str, int]) -> DirectInput:
     """Return files that tasks can read. Spark reads compressed and remote files."""
     from kafka_share_proxy.pipeline.audit.event_input import blocks_of_files, shares_of
 
@@ -93,10 +93,10 @@ def event_lines_in_topic(spark: SparkSession, options: Mapping[str, str]) -> Lin
     reader = spark.read.format("keyrange").options(**{**options, "columns": "value"})
     frame = reader.load().selectExpr("cast(value as string) as value")
     offsets = sum(span.end - span.start for _, span in spans)
-    return Lines(_name(repr(sorted(spans))), frame, direct, is_small=offsets <= SMALL_OFFSETS)
+    return Lines(_batch_name(repr(sorted(spans))), frame, direct, is_small=offsets <= SMALL_OFFSETS)
 
 
-def _name(text: str) -> str:
+def _batch_name(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -112,8 +112,8 @@ def run(spark: SparkSession, lines: Lines, out: str, day: str | None, progress: 
 def _run(
     spark: SparkSession, lake: Lake, lines: Lines, day: str | None, progress: Callable[[str], None], *, small: bool
 ) -> AuditResult:
-    staged = event_staging.staged(spark, lake, lines)
-    days, numbers = _add(lake, staged, day)
+    staged = event_staging.stage(spark, lake, lines)
+    days, numbers = _add_events(lake, staged, day)
     progress(f"{EVENTS}: {', '.join(days) or 'no event'}")
     rejects, new = _add_rejects(lake, staged, lines)
     progress(f"audit_rejects: {rejects} lines, {new} of them new")
@@ -123,15 +123,15 @@ def _run(
         chosen = chosen.localCheckpoint()
     _make_tables(lake, chosen, progress, small=small)
     lake.drop_staged()
-    return AuditResult(chosen.count(), rejects, days, _lost(numbers))
+    return AuditResult(chosen.count(), rejects, days, _lost_events(numbers))
 
 
 def _make_tables(lake: Lake, events: DataFrame, progress: Callable[[str], None], *, small: bool) -> None:
     if small:
-        blocked = audit_tables.blocked(events, audit_tables.marks(events)).localCheckpoint()
+        blocked = audit_tables.blocked(events, audit_tables.last_renewals(events)).localCheckpoint()
     else:
-        marks = lake.staged(audit_tables.marks(events), "marks")
-        blocked = lake.staged(audit_tables.blocked(events, marks), "blocked")
+        renewals = lake.staged(audit_tables.last_renewals(events), "renewals")
+        blocked = lake.staged(audit_tables.blocked(events, renewals), "blocked")
     frames = audit_tables.tables(events, blocked)
     with ThreadPoolExecutor(PARALLEL_TABLES) as pool:
         for table in pool.map(lambda table: _make(lake, table, frames[table]), frames):
@@ -143,7 +143,7 @@ def _make(lake: Lake, table: str, make: Callable[[], DataFrame]) -> str:
     return table
 
 
-def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[tuple[str, ...], list[Row]]:
+def _add_events(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[tuple[str, ...], list[Row]]:
     """Return the days of the lines and the sequence numbers of all events.
 
     The staged files become files of the table unchanged, unless an event is in them twice, or is known already.
@@ -154,7 +154,7 @@ def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[
     if not lake.has(EVENTS):
         lake.overwrite(chosen.limit(0), EVENTS, ["day"])
     known = lake.read(EVENTS)
-    numbers = audit_tables.numbers(chosen.select(*KEY).unionAll(known.select(*KEY))).collect()
+    numbers = audit_tables.sequence_numbers(chosen.select(*KEY).unionAll(known.select(*KEY))).collect()
     if all(row["events"] == row["different"] for row in numbers):
         for name in staged:
             lake.adopt(name, EVENTS, days)
@@ -162,7 +162,7 @@ def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[
     known = known.where(known["day"].isin(list(days)))
     lake.staged(chosen.join(known, list(KEY), "left_anti").dropDuplicates(list(KEY)), NEW, ["day"])
     lake.adopt(NEW, EVENTS, days)
-    return days, audit_tables.numbers(lake.read(EVENTS)).collect()
+    return days, audit_tables.sequence_numbers(lake.read(EVENTS)).collect()
 
 
 def _add_rejects(lake: Lake, staged: Mapping[str, DataFrame], lines: Lines) -> tuple[int, int]:
@@ -190,7 +190,7 @@ def _add_rejects(lake: Lake, staged: Mapping[str, DataFrame], lines: Lines) -> t
     return count, added
 
 
-def _lost(numbers: Iterable[Row]) -> tuple[LostEvents, ...]:
+def _lost_events(numbers: Iterable[Row]) -> tuple[LostEvents, ...]:
     proxies = [LostEvents(row["proxy_id"], row["last_seq"] - row["different"], row["last_seq"]) for row in numbers]
     return tuple(sorted(each for each in proxies if each.missing > 0))
 

@@ -19,7 +19,7 @@ select day, `group`, topic, partition, first, last, last - first + 1 as n, attem
 from events where kind = 'settle'
 """
 
-RANK_MARKS = """
+LAST_RENEWALS = """
 select day, ts_ms, `group`, topic, partition, member, first, last, t_acquire_ms, renews, renew_ms from (
   select *,
     row_number() over (partition by `group`, topic, partition, first, t_acquire_ms order by ts_ms desc) as latest
@@ -36,10 +36,10 @@ with heads as (
   where kind = 'settle' and start_offset between first and last
 ), settled as (
   select m.`group`, m.topic, m.partition, m.t_acquire_ms, m.first
-  from marks m join events s on s.kind = 'settle' and s.`group` = m.`group` and s.topic = m.topic
+  from renewals m join events s on s.kind = 'settle' and s.`group` = m.`group` and s.topic = m.topic
     and s.partition = m.partition and s.t_acquire_ms = m.t_acquire_ms and s.first <= m.first and s.last >= m.first
 ), held as (
-  select m.* from marks m left anti join settled s on s.`group` = m.`group` and s.topic = m.topic
+  select m.* from renewals m left anti join settled s on s.`group` = m.`group` and s.topic = m.topic
     and s.partition = m.partition and s.t_acquire_ms = m.t_acquire_ms and s.first = m.first
 ), since as (
   select m.`group`, m.topic, m.partition, m.ts_ms, max(h.ts_ms) as head_since_ms
@@ -57,8 +57,8 @@ with heads as (
 select *, least(renew_ms, ts_ms - coalesce(head_since_ms, ts_ms - renew_ms)) as blocked_ms
 from both where renew_ms > 0
 """
-"""Ranges that blocked their group. Renewals (`marks`) are few and joined first, because joins of all settles were the
-most expensive step.
+"""Ranges that blocked their group. `renewals` are few and joined first, because joins of all settles were the most
+expensive step.
 """
 
 RENEW_ABUSE = """
@@ -199,7 +199,7 @@ from (select *, 1.96D as z from shares) where rank <= 100
 """The heaviest hundred keys of each topic and day, with the 95 % interval of their share (Wilson, 1927, with the
 effective sample size). Records that the proxies' summaries may lack are added to its upper end."""
 
-NUMBERS = """
+SEQUENCE_NUMBERS = """
 select proxy_id, min(first_seq) as first_seq, max(last_seq) as last_seq, sum(events) as events,
   sum(bit_count(numbers)) as different
 from (
@@ -235,18 +235,20 @@ def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], D
     }
 
 
-def marks(events: DataFrame) -> DataFrame:
+def last_renewals(events: DataFrame) -> DataFrame:
+    """Return the last renewals of locks that held their group up (LAST_RENEWALS)."""
     events.createOrReplaceTempView("events")
-    return events.sparkSession.sql(RANK_MARKS)
+    return events.sparkSession.sql(LAST_RENEWALS)
 
 
-def blocked(events: DataFrame, marks: DataFrame) -> DataFrame:
+def blocked(events: DataFrame, renewals: DataFrame) -> DataFrame:
     """Return the ranges whose renewals blocked a group."""
     events.createOrReplaceTempView("events")
-    marks.createOrReplaceTempView("marks")
+    renewals.createOrReplaceTempView("renewals")
     return events.sparkSession.sql(BLOCKED)
 
 
-def numbers(events: DataFrame) -> DataFrame:
+def sequence_numbers(events: DataFrame) -> DataFrame:
+    """Return counts of events and of different sequence numbers by proxy (SEQUENCE_NUMBERS)."""
     events.createOrReplaceTempView("events")
-    return events.sparkSession.sql(NUMBERS)
+    return events.sparkSession.sql(SEQUENCE_NUMBERS)

@@ -1,7 +1,7 @@
 """Fast parser of audit events to Arrow rows, for use in executors (pipeline/README.md rules 26 and 27).
 
-A line is parsed here only if the result equals that of `audit_events.judged`: an event of COMMON_KINDS on a line of the
-usual form.
+A line is parsed here only if the result equals that of `audit_events.parse_fully`: an event of COMMON_KINDS on a line
+of the usual form.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class ParsedBlock(NamedTuple):
 
 
 def parsed_block(block: Block) -> ParsedBlock:
+    """Parse a block. Lines that Arrow rejects are halved until few are left, which are not parsed here."""
     usual, other_lines = _of_common_form(block.lines)
     tables = [SCHEMA.empty_table()]
     waiting = [usual] if usual else []
@@ -62,7 +63,7 @@ def parsed_block(block: Block) -> ParsedBlock:
         rows = _parsed(lines)
         if rows is not None:
             common = _is_common(rows)
-            other_lines += _unlike(lines, common)
+            other_lines += _lines_of_other_kinds(lines, common)
             tables.append(rows if common.all() else rows.filter(pa.array(common)))
         elif lines.count(b"\n") <= FEW_LINES:
             other_lines += lines.split(b"\n")[:-1]
@@ -87,10 +88,10 @@ def _of_common_form(text: bytes) -> tuple[bytes, list[bytes]]:
     usual[np.searchsorted(ends, np.concatenate(inner))] = False
     if usual.all():
         return framed[1:], []
-    return _divided(framed, starts, ends, np.flatnonzero(~usual))
+    return _separate(framed, starts, ends, np.flatnonzero(~usual))
 
 
-def _divided(framed: bytes, starts: Array, ends: Array, odd: Array) -> tuple[bytes, list[bytes]]:
+def _separate(framed: bytes, starts: Array, ends: Array, odd: Array) -> tuple[bytes, list[bytes]]:
     """Return all lines without the odd ones, and the odd ones."""
     odd_bounds = list(zip(starts[odd].tolist(), ends[odd].tolist(), strict=True))
     between = zip(
@@ -127,19 +128,23 @@ def _is_common(rows: pa.Table) -> Array:
         *(pc.is_valid(rows[name]) for name in KEY),
         pc.and_(pc.greater_equal(at, 0), pc.less(at, TS_MS_END)),
         pc.is_in(kind, value_set=pa.array(COMMON_KINDS)),
-        *(pc.or_kleene(pc.not_equal(kind, each), _has(rows, NEEDED[each])) for each in NEEDED.keys() & COMMON_KINDS),
+        *(
+            pc.or_kleene(pc.not_equal(kind, each), _has_needed(rows, NEEDED[each]))
+            for each in NEEDED.keys() & COMMON_KINDS
+        ),
     ]
     return np.asarray(pc.fill_null(reduce(pc.and_kleene, conditions), False))
 
 
-def _has(rows: pa.Table, needed: Sequence[str]) -> pa.ChunkedArray:
+def _has_needed(rows: pa.Table, needed: Sequence[str]) -> pa.ChunkedArray:
     """Return the same condition as `audit_events.condition` has in SQL."""
     return reduce(
         pc.and_, (*(pc.is_valid(rows[name]) for name in needed), pc.greater_equal(rows["last"], rows["first"]))
     )
 
 
-def _unlike(lines: bytes, common: Array) -> list[bytes]:
+def _lines_of_other_kinds(lines: bytes, common: Array) -> list[bytes]:
+    """Return the lines of a block where `common` is False."""
     if common.all():
         return []
     each = lines.split(b"\n")

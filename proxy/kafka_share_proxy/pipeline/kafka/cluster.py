@@ -20,7 +20,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID, Address, TopicPartition
 T = TypeVar("T")
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
-METADATA_MOST, LIST_OFFSETS_MOST, FIND_COORDINATOR_MOST = 12, 7, 3
+METADATA_VERSION_MAX, LIST_OFFSETS_VERSION_MAX, FIND_COORDINATOR_VERSION_MAX = 12, 7, 3
 """Highest version used of each request. Later versions of FindCoordinator have another layout."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 2.0
 TOPIC_S = 10.0
@@ -54,7 +54,7 @@ class TryAgain(Exception):
     """One attempt failed with an error that is worth a retry."""
 
 
-class TopicSeen(NamedTuple):
+class DescribedTopic(NamedTuple):
     """A topic as described by a Metadata response."""
 
     topic_id: bytes
@@ -63,7 +63,7 @@ class TopicSeen(NamedTuple):
 
 @dataclass
 class Deadline:
-    """Limit of the attempts of one call, by time and number. `progressed` restarts both."""
+    """Limit of the attempts of one call, by time and number. `restart` restarts both."""
 
     timeout_s: float
     now: Callable[[], float] = time.monotonic
@@ -72,9 +72,9 @@ class Deadline:
     _attempts: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.progressed()
+        self.restart()
 
-    def progressed(self) -> None:
+    def restart(self) -> None:
         self._ends, self._attempts = self.now() + self.timeout_s, 0
 
     @property
@@ -82,7 +82,7 @@ class Deadline:
         return self.now() >= self._ends
 
     def wait(self, reason: str) -> None:
-        """Use exponential backoff. Raises Unavailable if no time or attempt is left."""
+        """Wait before the next attempt (exponential backoff). Raises Unavailable if no time or attempt is left."""
         self._attempts += 1
         pause = min(BACKOFF_S * 2 ** (self._attempts - 1), BACKOFF_MAX_S)
         if self._attempts >= ATTEMPTS_MAX or self.now() + pause >= self._ends:
@@ -96,10 +96,10 @@ class BlockingClusterClient:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._brokers: dict[int, Address] = {}
-        self._topics: dict[str, TopicSeen] = {}
-        self._earlier: dict[str, TopicSeen] = {}
+        self._topics: dict[str, DescribedTopic] = {}
+        self._topics_of_last_task: dict[str, DescribedTopic] = {}
         """Topics of the previous task. Leaders are used while the topic id is the same."""
-        self._open: dict[Address, BlockingConnection] = {}
+        self._connections: dict[Address, BlockingConnection] = {}
         self.fetch_sizes = FetchSizes()
 
     def __enter__(self) -> BlockingClusterClient:
@@ -109,21 +109,23 @@ class BlockingClusterClient:
         self.close()
 
     def close(self) -> None:
-        for connection in self._open.values():
+        for connection in self._connections.values():
             connection.close()
-        self._open.clear()
+        self._connections.clear()
 
-    def rest(self) -> None:
-        """Close the connections with a response outstanding."""
-        self._earlier |= self._topics
+    def end_task(self) -> None:
+        """Prepare for the next task: keep known leaders, and close the connections with requests in flight."""
+        self._topics_of_last_task |= self._topics
         self._topics.clear()
-        for address in [address for address, connection in self._open.items() if connection.is_requested]:
-            self._open.pop(address).close()
+        for address in [
+            address for address, connection in self._connections.items() if connection.has_requests_in_flight
+        ]:
+            self._connections.pop(address).close()
 
     def deadline(self) -> Deadline:
         return Deadline(self._options.timeout_s)
 
-    def repeated(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
+    def retry(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
         """Retry after TryAgain and UpstreamLost with new connections and metadata.
 
         Raises Unavailable at the deadline, and every other error of `attempt`.
@@ -137,40 +139,41 @@ class BlockingClusterClient:
                 until.wait(str(error))
 
     def forget(self) -> None:
+        """Close the connections and clear the cache."""
         self.close()
         self._topics.clear()
-        self._earlier.clear()
+        self._topics_of_last_task.clear()
 
     # Topics
 
-    def topics(self, topics: Iterable[str]) -> dict[str, TopicSeen]:
-        """Raises ReadRefused, Unavailable."""
+    def topics(self, topics: Iterable[str]) -> dict[str, DescribedTopic]:
+        """Look up topics. Raises ReadRefused, Unavailable."""
         names = list(dict.fromkeys(topics))
         deadline = Deadline(min(TOPIC_S, self._options.timeout_s))
-        return self.repeated(lambda: self._request_topics(names), deadline)
+        return self.retry(lambda: self._request_topics(names), deadline)
 
-    def known_topics(self, topics: Iterable[str]) -> dict[str, TopicSeen]:
-        """Use the cache if it has all topics. Raises ReadRefused, Unavailable."""
+    def known_topics(self, topics: Iterable[str]) -> dict[str, DescribedTopic]:
+        """Return topics, without a request if all are in the cache. Raises ReadRefused, Unavailable."""
         names = list(dict.fromkeys(topics))
         return {name: self._topics[name] for name in names} if self._topics.keys() >= set(names) else self.topics(names)
 
-    def topic(self, name: str) -> TopicSeen:
-        """Use the cache, or one Metadata request. Raises TryAgain, UpstreamLost, ReadRefused."""
+    def topic(self, name: str) -> DescribedTopic:
+        """Return a topic from the cache, or with one Metadata request. Raises TryAgain, UpstreamLost, ReadRefused."""
         if name not in self._topics:
             self._request_topics([name])
         return self._topics[name]
 
-    def _request_topics(self, names: list[str]) -> dict[str, TopicSeen]:
+    def _request_topics(self, names: list[str]) -> dict[str, DescribedTopic]:
         connection = self.any_connection()
-        version = connection.version(ApiKey.METADATA, METADATA_MOST)
+        version = connection.version(ApiKey.METADATA, METADATA_VERSION_MAX)
         entries = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = messages.MetadataRequest(topics=entries, allow_auto_topic_creation=any(map(_is_view, names)))
         response = connection.send_request(ApiKey.METADATA, request, version)
         self._brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers or ()}
         for topic in response.topics or ():
-            checked(topic.error_code, f"topic {topic.name}")
+            check_code(topic.error_code, f"topic {topic.name}")
             leaders = {each.partition_index: each.leader_id for each in topic.partitions or ()}
-            self._topics[topic.name or ""] = TopicSeen(bytes(topic.topic_id), leaders)
+            self._topics[topic.name or ""] = DescribedTopic(bytes(topic.topic_id), leaders)
         return {name: self._topics[name] for name in names}
 
     # Offsets
@@ -181,7 +184,7 @@ class BlockingClusterClient:
         Raises ReadRefused, Unavailable.
         """
         distinct = list(dict.fromkeys(partitions))
-        return self.repeated(lambda: self._request_offsets(distinct, timestamp)) if distinct else {}
+        return self.retry(lambda: self._request_offsets(distinct, timestamp)) if distinct else {}
 
     def _request_offsets(self, distinct: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -190,12 +193,12 @@ class BlockingClusterClient:
         offsets = {}
         for node, partitions in by_leader.items():
             connection = self.connection(node)
-            version = connection.version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_MOST)
+            version = connection.version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION_MAX)
             request = _list_offsets(partitions, timestamp, self._options.is_committed)
             for topic in connection.send_request(ApiKey.LIST_OFFSETS, request, version).topics:
                 for entry in topic.partitions:
                     partition = TopicPartition(topic.name, entry.partition_index)
-                    checked(entry.error_code, f"offsets of {partition}")
+                    check_code(entry.error_code, f"offsets of {partition}")
                     offsets[partition] = entry.offset
         if offsets.keys() != set(distinct):
             raise TryAgain(f"offsets of {set(distinct) - offsets.keys()} are missing in the response")
@@ -212,12 +215,12 @@ class BlockingClusterClient:
         return leader
 
     def leader(self, partition: TopicPartition, topic_id: bytes) -> BlockingConnection:
-        """Make one attempt.
+        """Return a connection to the leader of a partition, in one attempt.
 
         Raises TopicReplaced, and TryAgain, UpstreamLost or ReadRefused if the leader is unknown, unreachable or does
         not exist.
         """
-        earlier = self._earlier.get(partition.topic)
+        earlier = self._topics_of_last_task.get(partition.topic)
         if earlier is not None and earlier.topic_id == topic_id and earlier.leaders.get(partition.partition, -1) >= 0:
             return self.connection(earlier.leaders[partition.partition])
         node = self._leader(partition)
@@ -231,39 +234,42 @@ class BlockingClusterClient:
 
     def connection(self, node: int) -> BlockingConnection:
         """Return a connection to a node. Raises UpstreamLost, TryAgain."""
-        return self._at(self.address(node))
+        return self._connection_to(self.address(node))
 
     def address(self, node: int) -> Address:
-        """Raises TryAgain if no Metadata response has named the node."""
+        """Return the address of a node. Raises TryAgain if no Metadata response has named it."""
         if node not in self._brokers:
             raise TryAgain(f"no Metadata response has named the address of node {node}")
         return self._brokers[node]
 
     def coordinator(self, group: str) -> BlockingConnection:
-        """Make one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
+        """Return a connection to the coordinator of a group, in one attempt.
+
+        Raises TryAgain, UpstreamLost, ReadRefused.
+        """
         connection = self.any_connection()
-        version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
+        version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION_MAX)
         response = connection.send_request(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
-        checked(response.error_code, f"coordinator of group {group}")
-        return self._at(Address(response.host, response.port))
+        check_code(response.error_code, f"coordinator of group {group}")
+        return self._connection_to(Address(response.host, response.port))
 
     def any_connection(self) -> BlockingConnection:
-        """Prefer an open connection. Raises UpstreamLost."""
+        """Return a connection to any node, if possible an open one. Raises UpstreamLost."""
         troubles = []
-        for address in dict.fromkeys((*self._open, *self._options.bootstrap, *self._brokers.values())):
+        for address in dict.fromkeys((*self._connections, *self._options.bootstrap, *self._brokers.values())):
             try:
-                return self._at(address)
+                return self._connection_to(address)
             except UpstreamLost as error:
                 troubles.append(str(error))
         raise UpstreamLost("; ".join(troubles))
 
-    def _at(self, address: Address) -> BlockingConnection:
-        if address not in self._open:
-            self._open[address] = BlockingConnection(address, self._options.security, self._options.client_id)
-        return self._open[address]
+    def _connection_to(self, address: Address) -> BlockingConnection:
+        if address not in self._connections:
+            self._connections[address] = BlockingConnection(address, self._options.security, self._options.client_id)
+        return self._connections[address]
 
 
-def checked(code: int, subject: str) -> None:
+def check_code(code: int, subject: str) -> None:
     """Raise TryAgain or ReadRefused unless the code is NONE."""
     if code in RETRIED:
         raise TryAgain(f"{subject}: {error_name(code)}")

@@ -48,12 +48,12 @@ class BlockingConnection:
         self.versions: dict[int, tuple[int, int]] = {}
         """API key -> (lowest, highest)."""
         self._client_id = client_id
-        self._numbers = count(1)
+        self._correlation_ids = count(1)
         self._in_flight: list[tuple[int, int, int]] = []
-        self._socket = _lost(address, lambda: _dialled(address, security))
+        self._socket = _call_socket(address, lambda: _dial(address, security))
         try:
             self._socket.settimeout(response_s)
-            self._set_up(security)
+            self._negotiate_and_log_in(security)
         except BaseException:
             self.close()
             raise
@@ -63,7 +63,8 @@ class BlockingConnection:
             self._socket.close()
 
     @property
-    def is_requested(self) -> bool:
+    def has_requests_in_flight(self) -> bool:
+        """True if a request has no response yet."""
         return bool(self._in_flight)
 
     def version(self, key: int, version_max: int) -> int:
@@ -85,36 +86,38 @@ class BlockingConnection:
 
     def send(self, key: int, message: RequestMessage[Any], version: int) -> None:
         """Send a request. Raises UpstreamLost."""
-        number = next(self._numbers) % CORRELATION_IDS
-        data = frames.request(key, version, number, self._client_id, message)
-        _lost(self.address, lambda: self._socket.sendall(data))
-        self._in_flight.append((key, version, number))
+        correlation_id = next(self._correlation_ids) % CORRELATION_IDS
+        data = frames.request(key, version, correlation_id, self._client_id, message)
+        _call_socket(self.address, lambda: self._socket.sendall(data))
+        self._in_flight.append((key, version, correlation_id))
 
     def receive(self) -> Any:
-        """Close the connection if it raises."""
-        key, version, number = self._in_flight.pop(0)
-        frame = self._frame()
+        """Return the next response. If this raises, the caller must close the connection."""
+        key, version, correlation_id = self._in_flight.pop(0)
+        frame = self._read_frame()
         if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):
             version = 0
-        responded, response = frames.decode_response(key, version, frame)
-        if responded != number:
-            raise RemoteProtocolError(f"{self.address} responded to request {responded} instead of {number}")
+        received_id, response = frames.decode_response(key, version, frame)
+        if received_id != correlation_id:
+            raise RemoteProtocolError(
+                f"{self.address} received_id to request {received_id} instead of {correlation_id}"
+            )
         return response
 
-    def _frame(self) -> bytes | memoryview:
-        head = self._exactly(4)
+    def _read_frame(self) -> bytes | memoryview:
+        head = self._read_exactly(4)
         size = int.from_bytes(head, "big", signed=True)
         if not frame_sizes.RESPONSE_MIN <= size <= RESPONSE_BYTES_MAX:
             error = frame_sizes.wrong_size(size, RESPONSE_BYTES_MAX, frame_sizes.RESPONSE_MIN)
             raise RemoteProtocolError(f"{self.address} sent: {error}; does it want tls=true?")
-        return self._exactly(size)
+        return self._read_exactly(size)
 
-    def _exactly(self, size: int) -> memoryview:
+    def _read_exactly(self, size: int) -> memoryview:
         room = bytearray(size)
         view = memoryview(room)
         filled = 0
         while filled < size:
-            received = _lost(self.address, lambda: self._socket.recv_into(view[filled:]))  # noqa: B023 - called immediately
+            received = _call_socket(self.address, lambda: self._socket.recv_into(view[filled:]))  # noqa: B023 - called immediately
             if not received:
                 raise UpstreamLost(f"{self.address} closed the connection")
             filled += received
@@ -122,17 +125,17 @@ class BlockingConnection:
 
     # Setting up
 
-    def _set_up(self, security: Security) -> None:
-        negotiated = self._send_all(broker_versions.negotiation(self.address, self._client_id))
+    def _negotiate_and_log_in(self, security: Security) -> None:
+        negotiated = self._run_exchange(broker_versions.negotiation(self.address, self._client_id))
         self.versions = broker_versions.version_ranges(negotiated)
         if not security.mechanism:
             return
         try:
-            self._send_all(sasl.authentication(security.mechanism, security.username, partial(_password, security)))
+            self._run_exchange(sasl.authentication(security.mechanism, security.username, partial(_password, security)))
         except sasl.LoginFailed as error:
             raise LoginRefused(f"{self.address} {error}") from None
 
-    def _send_all(self, requests: Generator[sasl.Query, Any, T]) -> T:
+    def _run_exchange(self, requests: Generator[sasl.Query, Any, T]) -> T:
         """Send each response into the generator. Return its result."""
         response = None
         try:
@@ -144,7 +147,8 @@ class BlockingConnection:
             return result
 
 
-def _lost(address: Address, work: Callable[[], T]) -> T:
+def _call_socket(address: Address, work: Callable[[], T]) -> T:
+    """Call a function. Its OSError is raised as UpstreamLost."""
     try:
         return work()
     except ssl.SSLCertVerificationError as error:
@@ -155,7 +159,7 @@ def _lost(address: Address, work: Callable[[], T]) -> T:
         raise UpstreamLost(f"{address}: {error.strerror or error}") from None
 
 
-def _dialled(address: Address, security: Security) -> socket.socket:
+def _dial(address: Address, security: Security) -> socket.socket:
     context = _context(security) if security.tls else None
     plain = socket.create_connection((address.host, address.port), DIAL_S)
     try:

@@ -14,13 +14,13 @@ from kafka_share_proxy.offsets.commit_text import (
     write_commit_text,
 )
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
-from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, Deadline, checked
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, Deadline, check_code
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
 
-OFFSET_FETCH_MOST, OFFSET_COMMIT_MOST = 7, 8
+OFFSET_FETCH_VERSION_MAX, OFFSET_COMMIT_VERSION_MAX = 7, 8
 """Highest versions used. Later versions have other layouts."""
 
 
@@ -42,6 +42,7 @@ class CommittedState(NamedTuple):
     """The user's own text in the commit's metadata. Commits keep it."""
 
     def not_done(self, span: OffsetSpan) -> list[OffsetSpan]:
+        """Return the parts of a range that are neither committed nor done."""
         return list(self.ranges.gaps(max(span.start, self.offset), span.end)) if span.end > self.offset else []
 
 
@@ -53,7 +54,8 @@ class CommitsOfGroup:
         self._group = group
 
     def states(self) -> dict[TopicPartition, CommittedState]:
-        return self._cluster.repeated(self._request_states)
+        """Return the state of all partitions with a committed offset. Raises ReadRefused, Unavailable."""
+        return self._cluster.retry(self._request_states)
 
     def commit(self, done: Mapping[TopicPartition, Iterable[OffsetSpan]]) -> None:
         """Commit done offsets. The committed offset moves only if one of them touches it.
@@ -71,26 +73,26 @@ class CommitsOfGroup:
             partition: write_commit_text(spans, (), states[partition].user_text) for partition, spans in done.items()
         }
         offsets = {partition: states[partition].offset for partition in texts}
-        self._cluster.repeated(lambda: self._send_commit(texts, offsets))
+        self._cluster.retry(lambda: self._send_commit(texts, offsets))
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
         """Commit as consumers do: all earlier offsets are done. The group may be new.
 
         Raises GroupHasMembers, and ProxyError as `commit` does.
         """
-        self._cluster.repeated(lambda: self._send_commit(dict.fromkeys(offsets, ""), offsets), deadline)
+        self._cluster.retry(lambda: self._send_commit(dict.fromkeys(offsets, ""), offsets), deadline)
 
     def _request_states(self) -> dict[TopicPartition, CommittedState]:
         connection = self._cluster.coordinator(self._group)
-        version = connection.version(ApiKey.OFFSET_FETCH, OFFSET_FETCH_MOST)
+        version = connection.version(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION_MAX)
         request = messages.OffsetFetchRequest(group_id=self._group, topics=None)
         response = connection.send_request(ApiKey.OFFSET_FETCH, request, version)
-        checked(response.error_code, f"offsets of group {self._group}")
+        check_code(response.error_code, f"offsets of group {self._group}")
         states = {}
         for topic in response.topics:
             for entry in topic.partitions:
                 partition = TopicPartition(topic.name, entry.partition_index)
-                checked(entry.error_code, f"offset of {partition} in group {self._group}")
+                check_code(entry.error_code, f"offset of {partition} in group {self._group}")
                 if entry.committed_offset >= 0:
                     states[partition] = _state(entry.committed_offset, entry.metadata or "")
         return states
@@ -107,7 +109,7 @@ class CommitsOfGroup:
             topics[topic_partition.topic].append(entry)
         listed = [request.OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()]
         connection = self._cluster.coordinator(self._group)
-        version = connection.version(ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_MOST)
+        version = connection.version(ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_VERSION_MAX)
         response = connection.send_request(ApiKey.OFFSET_COMMIT, request(group_id=self._group, topics=listed), version)
         for topic in response.topics:
             for partition in topic.partitions:
@@ -116,7 +118,7 @@ class CommitsOfGroup:
                         f"group {self._group} has members, and only they may commit for it: stop them and run this "
                         "again, which reads what is not committed; or let them read the holes"
                     )
-                checked(
+                check_code(
                     partition.error_code, f"commit of {topic.name}-{partition.partition_index} for group {self._group}"
                 )
 

@@ -22,14 +22,17 @@ class KeptConnections:
 
     @contextmanager
     def cluster(self, options: SourceOptions) -> Iterator[BlockingClusterClient]:
-        """Close the connections if the task fails or stops early: a response may be outstanding."""
+        """Provide a client for one task, and keep its connections if the task ends normally.
+
+        After a failure they are closed, because a response may be outstanding.
+        """
         client = self._client_for(options)
         try:
             yield client
         except BaseException:
             client.close()
             raise
-        client.rest()
+        client.end_task()
         self.close()
         self._client, self._options = client, options
 

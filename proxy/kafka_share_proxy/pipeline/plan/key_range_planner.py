@@ -51,6 +51,7 @@ class RangePlan:
 
     @property
     def heaviest_to_mean(self) -> float:
+        """Weight of the heaviest range as a multiple of the mean."""
         return max(self.weights) * len(self.weights)
 
     @property
@@ -66,6 +67,7 @@ class RangePlan:
 
     @property
     def bound(self) -> float:
+        """Lower limit of `heaviest_to_mean` of any plan: no plan divides the heaviest bucket."""
         return max(1.0, self.hottest_bucket * len(self.weights))
 
 
@@ -125,6 +127,7 @@ def upper_limit(share: float, size: float, z: float) -> float:
 
 
 def _lightest(sums: Sequence[float], heaviest: float, count: int) -> float:
+    """Return the lowest limit of a range's weight with which `count` ranges suffice, by bisection."""
     low, high = max(heaviest, sums[-1] / count), heaviest + sums[-1] / count
     while high - low > sums[-1] * 1e-7:
         middle = (low + high) / 2
@@ -136,6 +139,7 @@ def _lightest(sums: Sequence[float], heaviest: float, count: int) -> float:
 
 
 def _cuts(sums: Sequence[float], limit: float, ranges_max: int) -> list[int]:
+    """Return where ranges end that are each as wide as the limit of their weight allows."""
     cuts: list[int] = []
     position = 0
     while len(cuts) < ranges_max:
@@ -155,8 +159,8 @@ def _spread(cuts: list[int], count: int, buckets: int) -> list[int]:
     return cuts
 
 
-def written(plan: RangePlan, topic: str, made_from: Mapping[str, Any]) -> str:
-    """Raises BadPlan, which is a planner bug."""
+def plan_text(plan: RangePlan, topic: str, made_from: Mapping[str, Any]) -> str:
+    """Return a plan as the text of a plan file. A BadPlan that this raises is a bug of the planner."""
     ranges = [
         [low, high, round(weight, 6)]
         for low, high, weight in zip(plan.starts, (*plan.starts[1:], plans.HASH_SPACE), plan.weights, strict=True)

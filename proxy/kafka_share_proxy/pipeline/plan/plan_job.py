@@ -49,7 +49,7 @@ class PlannedTopic:
     made_from: Mapping[str, Any]
 
 
-def sampled(
+def sample_blocks(
     spans: Sequence[tuple[TopicPartition, OffsetSpan]], share: float
 ) -> list[tuple[TopicPartition, OffsetSpan]]:
     """Return blocks of offsets, evenly spread over each partition, at least one each.
@@ -88,7 +88,7 @@ def plan_of_topic(
         raise BadOption("a plan is for one topic")
     with BlockingClusterClient(checked) as cluster:
         everything = PlannedRead(cluster, checked).batch()
-    chosen = sampled(everything, share)
+    chosen = sample_blocks(everything, share)
     if not chosen:
         raise NothingToPlan(f"{checked.topics[0]} has no records: nothing says where to cut")
     frame = _records(spark, options, chosen)

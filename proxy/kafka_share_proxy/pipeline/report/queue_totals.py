@@ -35,7 +35,7 @@ class QueueTotals(NamedTuple):
     """Longest time for which a record with waiting ones was the oldest of its share partition."""
 
 
-def gathered(events: DataFrame) -> tuple[QueueTotals, ...]:
+def gather(events: DataFrame) -> tuple[QueueTotals, ...]:
     """Return the totals of the groups with most dead letters, then most delayed records."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 

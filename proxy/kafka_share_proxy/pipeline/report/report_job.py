@@ -48,7 +48,8 @@ class Blocked(NamedTuple):
     """A range of offsets whose renewals blocked its group."""
 
     group: str
-    place: str
+    partition: str
+    """Topic and partition, for example orders-0."""
     member: str
     offsets: str
     blocked_ms: int
@@ -89,11 +90,12 @@ class Deliveries(NamedTuple):
 
 
 class ViewClient(NamedTuple):
-    """Clients without names of their own are counted by slot."""
+    """Records of a view that one client read. Clients with the same client id are one."""
 
     view: str
     client: str
     cells: int
+    """Number of pairs of base partition and slot that it read."""
     whole_bases: bool
     """True if it read every slot of its base partitions, and other clients read others."""
     records: int
@@ -130,24 +132,24 @@ class Report(NamedTuple):
     queues: tuple[QueueTotals, ...] = ()
 
 
-def gathered(lake: Lake, group: str | None) -> Report:
+def gather(lake: Lake, group: str | None) -> Report:
     """Collect the content of a report from the tables of a lake. Load by key always covers all groups.
 
     Raises NoLake if the tables are missing, or have nothing about this group.
     """
-    hours = _of(lake.read("group_member_hour"), group)
+    hours = _of_group(lake.read("group_member_hour"), group)
     members = _members(hours)
     events = lake.read("audit_events")
     reads = _view_reads(events)
-    view_groups = _view_groups(_of(events, group), reads)
-    queues = queue_totals.gathered(_of(events, group))
+    view_groups = _view_groups(_of_group(events, group), reads)
+    queues = queue_totals.gather(_of_group(events, group))
     if group is not None and not (members or view_groups or queues):
         raise NoLake(f"{lake.root} has no delivery of group {group}, and no member of it on a view")
     return Report(
         days=tuple(sorted(row["day"] for row in events.select("day").distinct().collect())),
-        deliveries=_deliveries(_of(events.where("kind = 'settle'"), group)),
+        deliveries=_deliveries(_of_group(events.where("kind = 'settle'"), group)),
         members=_with_clients(members, events),
-        blocked=_blocked(_of(lake.read("renew_abuse"), group)),
+        blocked=_blocked(_of_group(lake.read("renew_abuse"), group)),
         hot_keys=_hot_keys(lake.read("hot_keys")),
         heats=_heats(lake.read("key_range_load")),
         readers=_readers(reads),
@@ -157,11 +159,12 @@ def gathered(lake: Lake, group: str | None) -> Report:
     )
 
 
-def _of(table: DataFrame, group: str | None) -> DataFrame:
+def _of_group(table: DataFrame, group: str | None) -> DataFrame:
     return table if group is None else table.where(table["group"] == group)
 
 
 def step_for(seconds: float, steps_max: int, least: int = 1) -> int:
+    """Return the length of a time step in seconds, so that at most `steps_max` cover this duration."""
     shortest = max(seconds / steps_max, least)
     return next((step for step in STEPS_S if step >= shortest), -(-int(shortest) // 86_400) * 86_400)
 
@@ -176,10 +179,10 @@ def _deliveries(settles: DataFrame) -> Deliveries:
     offsets, begin = F.expr("last - first + 1"), F.expr(f"ts_ms div {step * 1000} * {step}")
     redelivered = F.sum(F.when(F.col("attempt") > 1, offsets).otherwise(0))
     steps = settles.groupBy(begin.alias("begin")).agg(F.sum(offsets), redelivered).orderBy("begin").collect()
-    return Deliveries(step, tuple((moment(row[0]), row[1], row[2]) for row in steps))
+    return Deliveries(step, tuple((utc_time(row[0]), row[1], row[2]) for row in steps))
 
 
-def moment(seconds: int) -> datetime:
+def utc_time(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
@@ -310,7 +313,7 @@ def _members(hours: DataFrame) -> tuple[MemberTotals, ...]:
 
 
 def _median(histograms: Sequence[dict[int, int]]) -> float:
-    """Return the lower end of the bucket. Histograms are added up."""
+    """Return the median of all histograms together, as the lower end of its bucket."""
     counts: dict[int, int] = {}
     for histogram in histograms:
         for power, count in histogram.items():
@@ -379,7 +382,7 @@ def _heats(table: DataFrame) -> tuple[Heat, ...]:
 
 
 def _heat(topic: str, rows: Sequence[Any]) -> Heat:
-    """Return rows by time step, of zeros without load."""
+    """Return the heat map of one topic. Time steps without load are rows of zeros."""
     first, last = rows[0]["minute"], rows[-1]["minute"]
     step = step_for(last - first + 60, HEAT_ROWS_MAX, 60)
     begin = first // step * step
@@ -388,6 +391,6 @@ def _heat(topic: str, rows: Sequence[Any]) -> Heat:
         cells[(row["minute"] - begin) // step][row["column"]] += row["rows"]
     sums = [sum(each) for each in zip(*cells, strict=True)]
     balance = max(sums) * HEAT_COLUMNS / sum(sums) if sum(sums) else 1.0
-    times = tuple(moment(begin + number * step) for number in range(len(cells)))
+    times = tuple(utc_time(begin + number * step) for number in range(len(cells)))
     sampled = round(sum(row["sampled"] for row in rows))
     return Heat(topic, times, tuple(map(tuple, cells)), balance, step, sampled)

@@ -36,7 +36,7 @@ td { overflow-wrap: anywhere } img { display: block; max-width: 100%; height: au
 
 
 def page(report: Report, plans: Sequence[PlannedTopic] = ()) -> str:
-    """Draw the plans below the load of their topics."""
+    """Return the report as an HTML page, with the plans below the load by key."""
     sections = {table.title: _html(table) for table in tables(report)}
     blocked, hot = sections.pop("Held up by renewals", None), sections.pop("Hot keys", None)
     parts = [
@@ -57,6 +57,7 @@ def page(report: Report, plans: Sequence[PlannedTopic] = ()) -> str:
 
 
 def text(report: Report, width: int = WIDTH_ELSEWHERE) -> list[str]:
+    """Return the report as lines of text for a terminal of this width."""
     console = Console(file=StringIO(), width=width, color_system=None, highlight=False, markup=False, emoji=False)
     console.print(Text(span(report)))
     for table in tables(report):

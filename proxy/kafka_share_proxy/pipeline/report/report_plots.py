@@ -30,6 +30,7 @@ def step_text(seconds: int) -> str:
 
 
 def deliveries(data: Deliveries) -> bytes:
+    """Plot first and repeated deliveries by time."""
     figure, axes = _figure(2.8)
     times = [_plain(begin) for begin, _, _ in data.steps]
     first = [count - redelivered for _, count, redelivered in data.steps]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kafka_share_proxy.pipeline.report.queue_totals import QueueTotals
-from kafka_share_proxy.pipeline.report.report_job import RANGE, Report, ViewClient, ViewGroup, moment
+from kafka_share_proxy.pipeline.report.report_job import RANGE, Report, ViewClient, ViewGroup, utc_time
 from kafka_share_proxy.wire.key_text import printable
 
 ADVICE = "Use cooperative-sticky, roundrobin, or group.protocol=consumer with the assignor uniform."
@@ -84,7 +84,14 @@ def _members(report: Report) -> ReportTable:
 
 def _blocked(report: Report) -> ReportTable:
     rows = tuple(
-        (each.group, each.place, each.offsets, each.member, f"{each.blocked_ms / 1000:,.1f}", f"{each.later_settled:,}")
+        (
+            each.group,
+            each.partition,
+            each.offsets,
+            each.member,
+            f"{each.blocked_ms / 1000:,.1f}",
+            f"{each.later_settled:,}",
+        )
         for each in report.blocked
     )
     heads = ("group", "partition", "offsets", "member", "blocked (s)", "settled meanwhile")
@@ -130,7 +137,7 @@ def _queues(queues: Sequence[QueueTotals]) -> ReportTable:
 
 
 def _minute(time_ms: int | None) -> str:
-    return "-" if time_ms is None else f"{moment(time_ms // 1000):%Y-%m-%d %H:%M}"
+    return "-" if time_ms is None else f"{utc_time(time_ms // 1000):%Y-%m-%d %H:%M}"
 
 
 def _hot_keys(report: Report) -> ReportTable:

@@ -12,16 +12,18 @@ from typing import NamedTuple
 
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 from kafka_share_proxy.pipeline.kafka.cluster import Deadline
-from kafka_share_proxy.pipeline.share.share_locks import AcquiredOffsets, Fetched, count_of, without
+from kafka_share_proxy.pipeline.share.share_locks import AcquiredOffsets, Fetched, count_offsets, subtract
 from kafka_share_proxy.pipeline.share.share_member import ShareMember
-from kafka_share_proxy.pipeline.share.share_offsets import ShareOffset, Tokens, merged
+from kafka_share_proxy.pipeline.share.share_offsets import ShareOffset, Tokens, merge_tokens
 from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
 
 TOKENS_MAX = 1_000
 """Maximum number of offset ranges in one batch. Each is a line in Spark's offset log and a separate read."""
 ROUNDS_MAX = 1_000
+"""Maximum number of fetches for one batch."""
 WAIT_S = 0.5
+"""Seconds that a fetch waits for records."""
 FIRST_S = 5.0
 """Seconds that the first attempt waits: brokers begin with share partitions that are not read yet."""
 WRITTEN_MAX = 10_000
@@ -64,15 +66,15 @@ class WrittenOffsets:
 
         A first delivery counts as not written: an administrator has reset the group to read the offsets again.
         """
-        known = self._ranges.get((each.place, each.topic_id))
+        known = self._ranges.get((each.partition, each.topic_id))
         if known is None or each.delivery_count < 2:
             return [], [each.span]
         fresh = list(known.gaps(*each.span))
-        return without([each.span], fresh), fresh
+        return subtract([each.span], fresh), fresh
 
     def forget(self, each: AcquiredOffsets) -> None:
-        key = each.place, each.topic_id
-        remaining = without(self._ranges.pop(key), [each.span])
+        key = each.partition, each.topic_id
+        remaining = subtract(self._ranges.pop(key), [each.span])
         if remaining:
             self._ranges[key] = OffsetRanges(remaining)
 
@@ -108,13 +110,14 @@ class ShareAcquirer:
                 )
             if self._current is None:
                 try:
-                    self._current = self._acquired(after + 1)
+                    self._current = self._acquire_batch(after + 1)
                 except BaseException:
-                    self._member.give_back()
+                    self._member.release_locks()
                     raise
             return self._current.offset if self._current else None
 
     def planned(self, offset: ShareOffset) -> None:
+        """Note that Spark reads this batch now. After a crash it is one that a previous member had acquired."""
         with self._lock:
             if offset.seq > self._settled:
                 self._planned = offset
@@ -134,16 +137,18 @@ class ShareAcquirer:
                 held, self._current = self._current.acquired, None
             refused = self._member.accept(held)
             self._note_written(batch.tokens, batch, _not_refused(held, refused))
-            count = count_of(each.span for each in held)
-            lost = count_of(each.span for each in refused)
-            self._count(acknowledged=count - lost, refused=count_of(span for _, span in batch.tokens) - count + lost)
+            count = count_offsets(each.span for each in held)
+            lost = count_offsets(each.span for each in refused)
+            self._count(
+                acknowledged=count - lost, refused=count_offsets(span for _, span in batch.tokens) - count + lost
+            )
 
     def _note_written(self, tokens: Tokens, batch: ShareOffset, settled: Iterable[AcquiredOffsets]) -> None:
         settled_spans: dict[TopicPartition, list[OffsetSpan]] = {}
         for each in settled:
-            settled_spans.setdefault(each.place, []).append(each.span)
+            settled_spans.setdefault(each.partition, []).append(each.span)
         for partition, span in tokens:
-            remaining = without([span], settled_spans.get(partition, ()))
+            remaining = subtract([span], settled_spans.get(partition, ()))
             if remaining:
                 self._written.add(partition, batch.ids[partition.topic], remaining)
 
@@ -155,13 +160,13 @@ class ShareAcquirer:
 
     # Acquiring
 
-    def _acquired(self, seq: int) -> _AcquiredBatch | None:
+    def _acquire_batch(self, seq: int) -> _AcquiredBatch | None:
         acquired: list[AcquiredOffsets] = []
         tokens: Tokens = []
         deadline = Deadline(self._timeout_s)
         empty_at = deadline.now() + self._wait_s
         for _ in range(ROUNDS_MAX):
-            count = count_of(span for _, span in tokens)
+            count = count_offsets(span for _, span in tokens)
             if count >= self._offsets_max or len(tokens) >= TOKENS_MAX:
                 break
             fetched = self._member.fetch(self._offsets_max - count, 0.0 if acquired else WAIT_S)
@@ -169,19 +174,19 @@ class ShareAcquirer:
                 if acquired or self._is_empty(fetched, deadline, empty_at):
                     break
                 continue
-            deadline.progressed()
+            deadline.restart()
             self._wait_s = WAIT_S
             empty_at = deadline.now() + WAIT_S
-            acquired += self._fresh(fetched.acquired)
-            tokens = merged((each.place, each.span) for each in acquired)
+            acquired += self._accept_written(fetched.acquired)
+            tokens = merge_tokens((each.partition, each.span) for each in acquired)
         if not acquired:
             return None
         return _AcquiredBatch(
-            ShareOffset(seq, tokens, {each.place.topic: each.topic_id for each in acquired}), acquired
+            ShareOffset(seq, tokens, {each.partition.topic: each.topic_id for each in acquired}), acquired
         )
 
     def _is_empty(self, fetched: Fetched, deadline: Deadline, empty_at: float) -> bool:
-        """True if no records are available. Raises Unavailable."""
+        """Return True if no records are available, and wait a little otherwise. Raises Unavailable."""
         if fetched.troubles:
             deadline.wait("; ".join(fetched.troubles))
             return False
@@ -192,8 +197,8 @@ class ShareAcquirer:
         deadline.sleep(min(remaining, 0.05))  # without partitions, `fetch` returns immediately
         return False
 
-    def _fresh(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-        """Acknowledge those that were written already."""
+    def _accept_written(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
+        """Acknowledge the offsets that were written already. Return the others."""
         fresh, written_before = [], []
         for each in acquired:
             written, remaining = self._written.parts(each)
@@ -203,10 +208,10 @@ class ShareAcquirer:
             done = _not_refused(written_before, self._member.accept(written_before))
             for each in done:
                 self._written.forget(each)
-            self._count(redelivered=count_of(each.span for each in done))
+            self._count(redelivered=count_offsets(each.span for each in done))
         return fresh
 
 
 def _not_refused(acquired: Iterable[AcquiredOffsets], refused: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-    refused_spans = {(each.place, each.span) for each in refused}
-    return [each for each in acquired if (each.place, each.span) not in refused_spans]
+    refused_spans = {(each.partition, each.span) for each in refused}
+    return [each for each in acquired if (each.partition, each.span) not in refused_spans]

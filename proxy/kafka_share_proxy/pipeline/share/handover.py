@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kafka_share_proxy.pipeline.kafka.cluster import TryAgain
-from kafka_share_proxy.pipeline.share.share_offsets import ShareOffset, read_written_share, written_share
+from kafka_share_proxy.pipeline.share.share_offsets import ShareOffset, decode_share_offset, encode_share_offset
 from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import MIB
 
@@ -75,13 +75,14 @@ class Handover(socketserver.ThreadingUnixStreamServer):
             self._open.discard(request)
 
     def response(self, line: bytes) -> dict[str, Any]:
+        """Return the response to one request."""
         try:
             message = json.loads(line)
             if message["ask"] == "planned":
-                self._acquirer.planned(read_written_share(message["offset"]))
+                self._acquirer.planned(decode_share_offset(message["offset"]))
                 return {}
             offset = self._acquirer.acquire(message["after"])
-            return {"offset": None if offset is None else written_share(offset)}
+            return {"offset": None if offset is None else encode_share_offset(offset)}
         except (ProxyError, TryAgain) as error:
             return {"error": str(error)}
 
@@ -104,11 +105,11 @@ class HandoverClient:
     def acquire(self, after: int) -> ShareOffset | None:
         """Acquire a batch. Return None if no records are available. Raises HandoverFailed."""
         offset = self._query({"ask": "acquire", "after": after})["offset"]
-        return None if offset is None else read_written_share(offset)
+        return None if offset is None else decode_share_offset(offset)
 
     def planned(self, offset: ShareOffset) -> None:
         """Report that Spark reads this batch now. Raises HandoverFailed."""
-        self._query({"ask": "planned", "offset": written_share(offset)})
+        self._query({"ask": "planned", "offset": encode_share_offset(offset)})
 
     def close(self) -> None:
         if self._socket is not None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain, checked
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain, check_code
 from kafka_share_proxy.pipeline.share.acquirer import Totals
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
 from kafka_share_proxy.pipeline.share.share_stream import ShareStream, Write
@@ -85,9 +85,9 @@ def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int |
 
 
 def lag_of_group(options: ShareSourceOptions) -> int | None:
-    """See KIP-1226: offsets that are not settled.
+    """Return the number of offsets of a group that are not settled (KIP-1226).
 
-    Return None if the servers do not report it: a job runs without.
+    None if the servers do not report it: a job runs without.
     """
     with BlockingClusterClient(options.source) as cluster, suppress(ProxyError, TryAgain):
         connection = cluster.coordinator(options.group)
@@ -96,12 +96,12 @@ def lag_of_group(options: ShareSourceOptions) -> int | None:
         request = messages.DescribeShareGroupOffsetsRequest
         query = request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=options.group, topics=None)])
         (group,) = connection.send_request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, query, LAG_VERSION).groups
-        checked(group.error_code, f"offsets of group {options.group}")
-        return _sum_of(group.topics, options.source.topics)
+        check_code(group.error_code, f"offsets of group {options.group}")
+        return _sum_of_lags(group.topics, options.source.topics)
     return None
 
 
-def _sum_of(
+def _sum_of_lags(
     topics: Sequence[messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic],
     topic_names: Sequence[str],
 ) -> int | None:

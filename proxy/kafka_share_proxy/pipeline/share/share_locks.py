@@ -22,14 +22,14 @@ from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.consumer.share.share_renewals import FETCH_WAIT, RENEW_AFTER
 from kafka_share_proxy.consumer.share.share_session import FINAL_EPOCH, ShareSession
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan, ascending
-from kafka_share_proxy.pipeline.kafka.cluster import ReadRefused, TryAgain, checked
+from kafka_share_proxy.pipeline.kafka.cluster import ReadRefused, TryAgain, check_code
 from kafka_share_proxy.pipeline.kafka.connection import BlockingConnection
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from kafka_share_proxy.wire.values import TopicPartition
 
-SHARE_MOST, RENEWS_SINCE = 2, 2
+SHARE_VERSION_MAX, RENEWS_SINCE = 2, 2
 REQUESTS_MAX = 64
 """Maximum number of requests for one acknowledgement or renewal. If the broker refuses a partition, its ranges are sent
 again in halves, until the refused range is alone.
@@ -54,7 +54,7 @@ class AcquiredOffsets(NamedTuple):
     """A range of offsets that one session acquired together. Its locks expire together."""
 
     session: LockSession
-    place: TopicPartition
+    partition: TopicPartition
     topic_id: bytes
     span: OffsetSpan
     delivery_count: int
@@ -75,12 +75,13 @@ class ShareMemberName(NamedTuple):
     member_id: str
 
 
-def without(spans: Iterable[OffsetSpan], removed: Iterable[OffsetSpan]) -> list[OffsetSpan]:
+def subtract(spans: Iterable[OffsetSpan], removed: Iterable[OffsetSpan]) -> list[OffsetSpan]:
+    """Return the parts of `spans` that are not in `removed`."""
     removed_ranges = OffsetRanges(removed)
     return [part for span in spans for part in removed_ranges.gaps(span.start, span.end)]
 
 
-def count_of(spans: Iterable[OffsetSpan]) -> int:
+def count_offsets(spans: Iterable[OffsetSpan]) -> int:
     return sum(span.end - span.start for span in spans)
 
 
@@ -97,7 +98,10 @@ class LockSession:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`dial` opens the connection, at the first `fetch`."""
-        self.lost = self.renewals = 0
+        self.lost = 0
+        """Number of offsets whose locks ended before they were settled."""
+        self.renewals = 0
+        """Number of renewal requests."""
         self._dial, self._name, self._fetch_bytes, self._note, self._now = dial, name, fetch_bytes, note, now
         self._session = ShareSession(node)
         self._connection: BlockingConnection | None = None
@@ -107,7 +111,7 @@ class LockSession:
         self._renew_at = math.inf
         self._is_over = self._is_warned = False
         self._condition = threading.Condition()
-        self._thread = threading.Thread(target=self._keep, name=f"share locks at node {node}", daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_over, name=f"share locks at node {node}", daemon=True)
 
     @property
     def is_over(self) -> bool:
@@ -130,7 +134,7 @@ class LockSession:
             if self._is_over:
                 return Fetched([], [f"the share session with node {self._session.node_id} has ended"])
             try:
-                return self._fetched(dict(readable), count_max, wait_s)
+                return self._send_fetch(dict(readable), count_max, wait_s)
             except (UpstreamLost, TryAgain) as error:
                 self._end(str(error))
                 return Fetched([], [str(error)])
@@ -138,9 +142,9 @@ class LockSession:
                 self._end(str(error))
                 raise
 
-    def _fetched(self, readable: dict[TopicPartition, bytes], limit: int, wait_s: float) -> Fetched:
-        connection = self._connected()
-        version = connection.version(ApiKey.SHARE_FETCH, SHARE_MOST)
+    def _send_fetch(self, readable: dict[TopicPartition, bytes], limit: int, wait_s: float) -> Fetched:
+        connection = self._open_connection()
+        version = connection.version(ApiKey.SHARE_FETCH, SHARE_VERSION_MAX)
         self._session.can_renew = version >= RENEWS_SINCE
         limits = ShareConsumerOptions(
             group_id=self._name.group, max_poll_records=limit, held_records_max=limit, fetch_max_bytes=self._fetch_bytes
@@ -149,13 +153,13 @@ class LockSession:
         request = ShareMessages(limits, self._name.member_id).fetch(self._session, readable, {}, wait_s)
         sent = self._now()
         response = connection.send_request(ApiKey.SHARE_FETCH, request, version)
-        checked(response.error_code, f"ShareFetch of group {self._name.group}: {response.error_message or ''}")
+        check_code(response.error_code, f"ShareFetch of group {self._name.group}: {response.error_message or ''}")
         self._session.advance(readable)
         if response.acquisition_lock_timeout_ms > 0:
             self._lock_s = response.acquisition_lock_timeout_ms / 1000
         return self._acquired_in(response, sent)
 
-    def _connected(self) -> BlockingConnection:
+    def _open_connection(self) -> BlockingConnection:
         if self._connection is None:
             self._connection = self._dial()
             self._thread.start()
@@ -182,24 +186,24 @@ class LockSession:
         return fetched
 
     def _hold(self, acquired: Iterable[AcquiredOffsets], sent: float) -> None:
-        by_place: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
+        by_partition: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
         for each in acquired:
-            by_place[each.place].append(each.span)
-        for partition, spans in by_place.items():
-            self._held[partition] = sorted([*without(self._held.get(partition, ()), spans), *spans])
-        if by_place and not self._session.can_renew and not self._is_warned:
+            by_partition[each.partition].append(each.span)
+        for partition, spans in by_partition.items():
+            self._held[partition] = sorted([*subtract(self._held.get(partition, ()), spans), *spans])
+        if by_partition and not self._session.can_renew and not self._is_warned:
             self._is_warned = True
             self._note(
                 f"node {self._session.node_id} cannot renew locks (ShareAcknowledge v1): a batch may not take longer "
                 f"than {self._lock_s * 1000:.0f} ms"
             )
-        if by_place and self._session.can_renew and self._renew_at == math.inf:
+        if by_partition and self._session.can_renew and self._renew_at == math.inf:
             self._renew_at = sent + RENEW_AFTER * self._lock_s
             self._condition.notify_all()
 
     # Renewing
 
-    def _keep(self) -> None:
+    def _renew_until_over(self) -> None:
         """Renew due locks until the session ends. Runs in the thread."""
         with self._condition:
             while not self._is_over:
@@ -214,7 +218,7 @@ class LockSession:
     # Acknowledging and renewing
 
     def acknowledge(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, list[OffsetSpan]]:
-        """Return the ranges that the broker refused, or whose outcome is unknown."""
+        """Acknowledge or renew held ranges. Return those that the broker refused, or whose outcome is unknown."""
         refused: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
         repeats = 0
         with self._condition:
@@ -258,7 +262,7 @@ class LockSession:
         codes: Mapping[TopicPartition, int],
         repeats: int,
     ) -> list[list[OffsetSpan]] | None:
-        """Return none, all ranges, or each half. None if a retry is useless."""
+        """Return the lists of ranges to send again: none, all, or each half. None if a retry is useless."""
         code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code == ErrorCode.NONE:
             if kind is not AcknowledgeType.RENEW:
@@ -272,14 +276,14 @@ class LockSession:
         return [spans[:half], spans[half:]] if half else None
 
     def _error_codes(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, int]:
-        """Return no codes if the session has ended."""
+        """Send a ShareAcknowledge. Return the error codes by partition, none if the session has ended."""
         if self._is_over or self._connection is None:
             return {}
-        version = self._connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
+        version = self._connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_VERSION_MAX)
         request = self._acknowledgement(kind, spans_of)
         try:
             response = self._connection.send_request(ApiKey.SHARE_ACKNOWLEDGE, request, version)
-            checked(
+            check_code(
                 response.error_code, f"ShareAcknowledge of group {self._name.group}: {response.error_message or ''}"
             )
         except (ProxyError, TryAgain) as error:
@@ -322,12 +326,12 @@ class LockSession:
                 self._note(f"{lost_count} offsets of {partition} from {spans[0].start} on were no longer held")
 
     def _drop(self, partition: TopicPartition, spans: list[OffsetSpan]) -> int:
-        """Return the number of offsets that were held."""
+        """Forget ranges. Return the number of offsets that were held."""
         before = self._held.pop(partition, [])
-        remaining = without(before, spans)
+        remaining = subtract(before, spans)
         if remaining:
             self._held[partition] = remaining
-        return count_of(before) - count_of(remaining)
+        return count_offsets(before) - count_offsets(remaining)
 
     # The end
 
@@ -337,7 +341,7 @@ class LockSession:
         self._is_over = True
         if self._connection is not None:
             self._connection.close()
-        if removed := sum(map(count_of, self._held.values())):
+        if removed := sum(map(count_offsets, self._held.values())):
             self.lost += removed
             self._note(f"the share session with node {self._session.node_id} ended, with {removed} locks: {reason}")
         self._held.clear()
@@ -348,17 +352,17 @@ class LockSession:
             if self._connection is not None and self._session.is_open and not self._is_over:
                 self._held.clear()
                 with suppress(ProxyError):
-                    self._give_back(self._connection)
+                    self._send_final_acknowledge(self._connection)
             self._end("closed")
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _give_back(self, connection: BlockingConnection) -> None:
+    def _send_final_acknowledge(self, connection: BlockingConnection) -> None:
         request = messages.ShareAcknowledgeRequest(
             group_id=self._name.group, member_id=self._name.member_id, share_session_epoch=FINAL_EPOCH, topics=[]
         )
         connection.send_request(
-            ApiKey.SHARE_ACKNOWLEDGE, request, connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
+            ApiKey.SHARE_ACKNOWLEDGE, request, connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_VERSION_MAX)
         )
 
 

@@ -51,12 +51,12 @@ class ShareMember:
         self.close()
 
     def close(self) -> None:
-        self.give_back()
+        self.release_locks()
         self._membership.leave()
         self._cluster.close()
         self._pool.shutdown()
 
-    def give_back(self) -> None:
+    def release_locks(self) -> None:
         """Release all locks."""
         for session in self._sessions.values():
             session.close()
@@ -95,22 +95,22 @@ class ShareMember:
         return Fetched([acquired for each in fetched for acquired in each.acquired], troubles)
 
     def accept(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-        """Return those that were not accepted, or whose outcome is unknown."""
+        """Accept acquired offsets. Return those that were not accepted, or whose outcome is unknown."""
         by_session: dict[LockSession, dict[TopicPartition, list[AcquiredOffsets]]] = defaultdict(
             lambda: defaultdict(list)
         )
         for each in acquired:
-            by_session[each.session][each.place].append(each)
-        refused = self._in_parallel([partial(_accepted, session, acquired) for session, acquired in by_session.items()])
+            by_session[each.session][each.partition].append(each)
+        refused = self._in_parallel([partial(_accept, session, acquired) for session, acquired in by_session.items()])
         return [each for one in refused for each in one]
 
     def _in_parallel(self, work: Iterable[Callable[[], T]]) -> list[T]:
         """Raise the first error after all calls have ended."""
-        under_way = [self._pool.submit(each) for each in work]
-        troubles = [error for each in under_way if (error := each.exception()) is not None]
+        futures = [self._pool.submit(each) for each in work]
+        troubles = [error for each in futures if (error := each.exception()) is not None]
         if troubles:
             raise troubles[0]
-        return [each.result() for each in under_way]
+        return [each.result() for each in futures]
 
     # Sessions
 
@@ -144,7 +144,7 @@ class ShareMember:
         return LockSession(node, dial, self._membership.name, source.fetch_bytes, self._note)
 
 
-def _accepted(session: LockSession, acquired: _AcquiredByPartition) -> list[AcquiredOffsets]:
+def _accept(session: LockSession, acquired: _AcquiredByPartition) -> list[AcquiredOffsets]:
     spans = {partition: [each.span for each in records] for partition, records in acquired.items()}
     refused = session.acknowledge(AcknowledgeType.ACCEPT, spans)
     return [

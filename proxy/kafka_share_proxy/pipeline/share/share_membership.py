@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from kafka_share_proxy.consumer.share.share_membership import FIRST_RETRY_S, JOIN_EPOCH, LEAVE_EPOCH, REJOIN_CODES
-from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain, checked
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain, check_code
 from kafka_share_proxy.pipeline.share.share_locks import ShareMemberName
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
 from kafka_share_proxy.wire.definitions import messages
@@ -31,9 +31,9 @@ class BlockingShareMembership:
     def __init__(self, options: ShareSourceOptions) -> None:
         self.name = ShareMemberName(options.group, str(uuid.uuid4()))
         self.assigned: Mapping[TopicPartition, bytes] = {}
-        """Always replaced as a whole."""
+        """Partition -> topic id. Always replaced as a whole."""
         self.failed: ProxyError | None = None
-        """Heartbeats have stopped."""
+        """Error that has ended the heartbeats."""
         self._topics = options.source.topics
         self._cluster = BlockingClusterClient(options.source)
         self._epoch = JOIN_EPOCH
@@ -49,7 +49,7 @@ class BlockingShareMembership:
         Raises NoShareGroups, Unavailable, LoginRefused, and ReadRefused if the group or a topic cannot be used.
         """
         self._cluster.topics(self._topics)
-        self._cluster.repeated(self._beat)
+        self._cluster.retry(self._heartbeat)
         self._thread.start()
         self._first.wait(ASSIGNED_S)
         if self.failed is not None:
@@ -69,19 +69,22 @@ class BlockingShareMembership:
     def _send_heartbeats(self) -> None:
         while not self._ended.wait(self._pause_s):
             try:
-                self._cluster.repeated(self._beat)
+                self._cluster.retry(self._heartbeat)
             except ProxyError as error:
                 self.failed = error
                 self._first.set()
                 return
 
-    def _beat(self) -> None:
-        """Raises TryAgain, UpstreamLost, and errors that a retry cannot change."""
+    def _heartbeat(self) -> None:
+        """Send a heartbeat and apply its response.
+
+        Raises TryAgain, UpstreamLost, and errors that a retry cannot change.
+        """
         response = self._send_heartbeat(self._epoch)
         if response.error_code in REJOIN_CODES and self._epoch != JOIN_EPOCH:
             self._epoch = JOIN_EPOCH
             raise TryAgain(f"group {self.name.group} no longer knows this member")
-        checked(response.error_code, f"group {self.name.group}: {response.error_message or 'no reason was given'}")
+        check_code(response.error_code, f"group {self.name.group}: {response.error_message or 'no reason was given'}")
         self._epoch = response.member_epoch
         self._pause_s = response.heartbeat_interval_ms / 1000
         if response.assignment is not None:

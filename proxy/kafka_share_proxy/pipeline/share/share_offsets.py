@@ -32,14 +32,14 @@ class ShareOffset(NamedTuple):
 START = ShareOffset(0, [], {})
 
 
-def merged(tokens: Iterable[tuple[TopicPartition, OffsetSpan]]) -> Tokens:
-    by_place: dict[TopicPartition, list[OffsetSpan]] = {}
+def merge_tokens(tokens: Iterable[tuple[TopicPartition, OffsetSpan]]) -> Tokens:
+    by_partition: dict[TopicPartition, list[OffsetSpan]] = {}
     for partition, span in tokens:
-        by_place.setdefault(partition, []).append(span)
-    return [(partition, span) for partition, spans in sorted(by_place.items()) for span in ascending(spans)]
+        by_partition.setdefault(partition, []).append(span)
+    return [(partition, span) for partition, spans in sorted(by_partition.items()) for span in ascending(spans)]
 
 
-def written_share(offset: ShareOffset) -> dict[str, Any]:
+def encode_share_offset(offset: ShareOffset) -> dict[str, Any]:
     return {
         "v": VERSION,
         "seq": offset.seq,
@@ -48,12 +48,12 @@ def written_share(offset: ShareOffset) -> dict[str, Any]:
     }
 
 
-def read_written_share(stored: Mapping[str, Any]) -> ShareOffset:
-    """Return the offset that `written_share` stored. Raises BadStreamOffset."""
+def decode_share_offset(stored: Mapping[str, Any]) -> ShareOffset:
+    """Return the offset that `encode_share_offset` stored. Raises BadStreamOffset."""
     if stored.get("v") != VERSION:
         raise BadStreamOffset(f"the checkpoint holds offsets of version {stored.get('v')!r}, only {VERSION} is known")
     try:
-        tokens = [(_place(name), OffsetSpan(first, last + 1)) for name, first, last in stored["tokens"]]
+        tokens = [(_partition(name), OffsetSpan(first, last + 1)) for name, first, last in stored["tokens"]]
         ids = {str(topic): bytes.fromhex(topic_id) for topic, topic_id in stored["ids"].items()}
         if not all(partition.topic in ids and 0 <= span.start < span.end for partition, span in tokens):
             raise ValueError("a token is none")
@@ -62,6 +62,6 @@ def read_written_share(stored: Mapping[str, Any]) -> ShareOffset:
         raise BadStreamOffset(f"the checkpoint holds no offsets of a share group: {error!r}") from None
 
 
-def _place(name: str) -> TopicPartition:
+def _partition(name: str) -> TopicPartition:
     topic, _, partition = name.rpartition("-")
     return TopicPartition(topic, int(partition))

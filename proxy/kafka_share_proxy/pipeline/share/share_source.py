@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.share.handover import HandoverClient
-from kafka_share_proxy.pipeline.share.share_offsets import START, ShareOffset, read_written_share, written_share
+from kafka_share_proxy.pipeline.share.share_offsets import START, ShareOffset, decode_share_offset, encode_share_offset
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions, read_share_options
 from kafka_share_proxy.pipeline.source.options import BadOption
 from kafka_share_proxy.pipeline.source.source import check_declared, input_partitions, read_split, schema_of
@@ -70,7 +70,7 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Acquire nothing: Spark may call this several times."""
-        return written_share(START)
+        return encode_share_offset(START)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable()
@@ -78,11 +78,11 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return `start` if no records are available."""
         del limit  # the job's process applies it
-        before = read_written_share(start)
+        before = decode_share_offset(start)
         if self._target is not None and _is_lagging(before, self._target):
             return start
         batch = self._acquirer().acquire(before.seq)
-        return start if batch is None else written_share(batch)
+        return start if batch is None else encode_share_offset(batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """End the run after a batch with later records only."""
@@ -92,8 +92,8 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
         """Return exactly these offsets, even if the member that acquired them is gone."""
-        batch = read_written_share(end)
-        if batch.seq == read_written_share(start).seq:
+        batch = decode_share_offset(end)
+        if batch.seq == decode_share_offset(start).seq:
             return []
         self._acquirer().planned(batch)
         source = self._options.source

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_share_proxy.pipeline.share.share_offsets import read_written_share
-from kafka_share_proxy.pipeline.source.stream_offsets import BadStreamOffset, read_written
+from kafka_share_proxy.pipeline.share.share_offsets import decode_share_offset
+from kafka_share_proxy.pipeline.source.stream_offsets import BadStreamOffset, decode_offsets
 from kafka_share_proxy.pipeline.tables.files import Files
 from kafka_share_proxy.wire.values import TopicPartition
 
@@ -28,7 +28,7 @@ def stored_offset(files: Files, checkpoint: str, number: int) -> Mapping[str, An
 
 
 def last_committed(files: Files, checkpoint: str) -> int:
-    """Return -1 if there is none."""
+    """Return the number of the last committed batch, -1 without one."""
     names = files.names(f"{checkpoint.rstrip('/')}/commits")
     return max((int(name) for name in names if name.isdecimal()), default=-1)
 
@@ -44,11 +44,11 @@ def files_of_batch(files: Files, checkpoint: str, number: int, start: Mapping[To
     before = stored_offset(files, checkpoint, number - 1)
     try:
         if "tokens" in end:
-            count = sum(span.end - span.start for _, span in read_written_share(end).tokens)
+            count = sum(span.end - span.start for _, span in decode_share_offset(end).tokens)
         else:
-            start_offsets = start if before is None else read_written(before)
+            start_offsets = start if before is None else decode_offsets(before)
             count = sum(
-                max(0, offset - start_offsets.get(partition, 0)) for partition, offset in read_written(end).items()
+                max(0, offset - start_offsets.get(partition, 0)) for partition, offset in decode_offsets(end).items()
             )
     except BadStreamOffset:
         return None
@@ -56,4 +56,5 @@ def files_of_batch(files: Files, checkpoint: str, number: int, start: Mapping[To
 
 
 def files_for(offsets: int) -> int:
+    """Return the number of files for that many offsets."""
     return max(1, -(-offsets // ROWS_PER_FILE))

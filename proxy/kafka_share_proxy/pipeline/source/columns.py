@@ -51,11 +51,13 @@ SPARK_TYPES = {
 
 
 class _Rows:
+    """Positions of the records of several pieces, by column, in one area of bytes."""
+
     def __init__(self, pieces: Sequence[LazyRecords]) -> None:
         self.area, shifts = _one_area(pieces)
         self.timestamp_types = [(piece.timestamp_type, len(piece)) for piece in pieces]
         columns = [[np.asarray(piece.positions.column(number)) for piece in pieces] for number in range(8)]
-        for number in (2, 4, 6):
+        for number in (2, 4, 6):  # the starts of keys, values and headers
             columns[number] = [part + shift for part, shift in zip(columns[number], shifts, strict=True)]
         joined = [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in columns]
         self.offsets, self.timestamps, self.key_starts, self.key_sizes = joined[:4]
@@ -67,6 +69,7 @@ class _Rows:
 
 
 def _used(piece: LazyRecords) -> tuple[int, int]:
+    """Return the range of bytes of the area that the keys and values of a piece are in."""
     positions = piece.positions
     return positions.key_starts[0], positions.value_starts[-1] + max(positions.value_sizes[-1], 0)
 
@@ -178,7 +181,7 @@ def _timestamp_types(rows: _Rows) -> pa.Array:
 
 
 def _headers(rows: _Rows) -> pa.Array:
-    """Return null for a record without any, as Spark's Kafka source."""
+    """Return the headers, null for a record without any, as Spark's Kafka source."""
     if not rows.headers_counts.any():
         return pa.nulls(len(rows), HEADERS)
     headers = [

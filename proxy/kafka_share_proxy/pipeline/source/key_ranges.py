@@ -21,7 +21,7 @@ class KeyRanges(NamedTuple):
 
     @classmethod
     def even(cls, count: int) -> KeyRanges:
-        """See views/README.md rule 4. Raises ValueError."""
+        """Return ranges of equal width (views/README.md rule 4). Raises ValueError."""
         if not 1 <= count <= RANGES_MAX:
             raise ValueError(f"1 to {RANGES_MAX} key ranges, not {count}")
         return cls(tuple(-(-number * HASH_SPACE // count) for number in range(count)))
@@ -36,12 +36,12 @@ class KeyRanges(NamedTuple):
         return zip(self.starts, (*self.starts[1:], HASH_SPACE), strict=True)
 
     def range_of(self, key: bytes | None, offset: int) -> int:
-        """Use the hash of the offset for a record without a key."""
+        """Return the range of a record. Without a key the hash of its offset counts."""
         return bisect_right(self.starts, hash_of_record(key, offset)) - 1
 
 
 def key_filter(low: int, high: int, keys: tuple[bytes, ...] = ()) -> bytes | None:
-    """Select hashes low <= hash < high, or these keys alone. None selects everything."""
+    """Return the encoded KeyFilter for low <= hash < high, or for these keys alone. None selects everything."""
     if not keys and (low, high) == (0, HASH_SPACE):
         return None
     ranges = [] if keys else [messages.KeyFilter.HashRange(first=low, last=high - 1)]

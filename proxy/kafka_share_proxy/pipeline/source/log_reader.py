@@ -17,7 +17,7 @@ from kafka_share_proxy.pipeline.kafka.cluster import (
     ReadRefused,
     TopicReplaced,
     TryAgain,
-    checked,
+    check_code,
 )
 from kafka_share_proxy.pipeline.kafka.connection import BlockingConnection
 from kafka_share_proxy.pipeline.kafka.fetch_sizes import FetchSizes
@@ -33,7 +33,7 @@ from kafka_share_proxy.wire.records.batches import split_complete
 from kafka_share_proxy.wire.records.record_views import LazyRecords
 from kafka_share_proxy.wire.values import TopicPartition
 
-FETCH_MOST = 15
+FETCH_VERSION_MAX = 15
 """Highest version used of Fetch. In later versions, responses carry addresses that the proxy does not rewrite."""
 IDS_SINCE, TAGS_SINCE = 13, 12
 MAX_WAIT_MS = 500
@@ -101,7 +101,7 @@ class LogReader:
             if response.next_offset == position and deadline.is_over:
                 deadline.wait(f"{self._split.topic_partition}: no record from offset {position} on, {end} was planned")
             if response.next_offset > position:
-                deadline.progressed()
+                deadline.restart()
             yield from self._records_in(response, position, end)
             position = response.next_offset
 
@@ -128,7 +128,7 @@ class LogReader:
             return None
         if entry.error_code == ErrorCode.INCONSISTENT_TOPIC_ID:
             raise TryAgain(f"{self._split.topic_partition}: the leader knows another topic id")
-        checked(entry.error_code, f"{self._split.topic_partition} at offset {position}")
+        check_code(entry.error_code, f"{self._split.topic_partition} at offset {position}")
         next_offset = self._next_offset(entry, position)
         self._sizes.learn(self._density_of, next_offset - position, len(entry.records or b""))
         if position < next_offset < end:
@@ -137,7 +137,7 @@ class LogReader:
         return _Response(entry, next_offset)
 
     def _entry(self, response: messages.FetchResponse) -> messages.FetchResponse.PartitionData:
-        checked(response.error_code, f"Fetch of {self._split.topic_partition}")
+        check_code(response.error_code, f"Fetch of {self._split.topic_partition}")
         for topic in response.responses:
             for entry in topic.partitions:
                 return entry
@@ -160,7 +160,7 @@ class LogReader:
         return max(next_offset, scanned or 0)
 
     def _send(self, connection: BlockingConnection, position: int, end: int) -> None:
-        version = connection.version(ApiKey.FETCH, FETCH_MOST)
+        version = connection.version(ApiKey.FETCH, FETCH_VERSION_MAX)
         if self._filter is not None and self._split.is_only_here and version < TAGS_SINCE:
             raise NotFiltered(f"{connection.address} has no Fetch v{TAGS_SINCE}, which key ranges need")
         connection.send(ApiKey.FETCH, self._request(position, end, version), version)

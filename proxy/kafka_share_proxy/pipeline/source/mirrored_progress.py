@@ -14,6 +14,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 COMMIT_S = 5.0
 """Timeout of one commit in seconds: a stream must not wait long for its monitoring."""
 PAUSE_S = 10.0
+"""Seconds after a failed commit before the next."""
 
 
 class MirroredProgress:
@@ -34,7 +35,8 @@ class MirroredProgress:
         self._not_before = now()
         self._noted_reason = ""
 
-    def reached(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit the progress, unless it is unchanged or the last commit failed a short time ago."""
         if not offsets or offsets == self._committed or self._now() < self._not_before:
             return
         try:

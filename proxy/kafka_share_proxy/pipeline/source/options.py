@@ -219,7 +219,7 @@ def _topic_ids(text: str) -> Mapping[str, bytes]:
 
 
 def offset_range(entry: Mapping[str, Any]) -> tuple[TopicPartition, OffsetSpan]:
-    """Parse output of `commits --holes --json`.
+    """Parse one range of `commits --holes --json`.
 
     Raises ValueError.
     """

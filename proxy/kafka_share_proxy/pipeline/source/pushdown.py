@@ -23,6 +23,7 @@ class Predicate(NamedTuple):
     """Upper end of the offsets `low` to `high`, half open. None for no limit."""
 
     def narrowed(self, filters: Iterable[Filter]) -> tuple[Predicate, list[Filter]]:
+        """Return the restriction with these filters, and the filters that Spark must still apply."""
         predicate, remaining = self, []
         for each in filters:
             name = ".".join(each.attribute) if hasattr(each, "attribute") else ""

@@ -21,12 +21,12 @@ from kafka_share_proxy.pipeline.source.pushdown import Predicate
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead, restricted
 from kafka_share_proxy.pipeline.source.splits import Split
 from kafka_share_proxy.pipeline.source.stream_offsets import (
-    admitted,
     between,
     continued,
+    decode_offsets,
+    encode_offsets,
+    limit_offsets,
     read_ids,
-    read_written,
-    written,
 )
 from kafka_share_proxy.wire.values import TopicPartition
 
@@ -187,8 +187,8 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         planned = self._planned()
         partitions = planned.partitions()
         replaced = planned.replaced(self._options.topic_ids)
-        starting = planned.resolved(self._options.starting, partitions, EARLIEST, replaced)
-        return written(starting, planned.topic_ids())
+        starting = planned.resolve(self._options.starting, partitions, EARLIEST, replaced)
+        return encode_offsets(starting, planned.topic_ids())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         offsets_max = self._options.max_offsets_per_trigger
@@ -196,10 +196,10 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the end of the next batch. All batches before `start` are in Spark's commit log."""
-        start_offsets, ids = read_written(start), read_ids(start)
+        start_offsets, ids = decode_offsets(start), read_ids(start)
         planned = self._planned()
         if self._mirrored is not None:
-            self._mirrored.reached(start_offsets)
+            self._mirrored.commit(start_offsets)
         partitions = planned.partitions()
         replaced = planned.replaced(ids)
         start_offsets = {
@@ -222,11 +222,11 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             }
         offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         unlisted_offsets = {partition: offset for partition, offset in start_offsets.items() if partition not in latest}
-        return written(admitted(start_offsets, latest, offsets_max) | unlisted_offsets, planned.topic_ids())
+        return encode_offsets(limit_offsets(start_offsets, latest, offsets_max) | unlisted_offsets, planned.topic_ids())
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         planned = self._planned()
-        return written(planned.latest(planned.partitions()), planned.topic_ids())
+        return encode_offsets(planned.latest(planned.partitions()), planned.topic_ids())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         planned = self._planned()
@@ -234,7 +234,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
         """Return the tasks. The rows are the same each time, for any key ranges."""
-        start_offsets, ends, ids = read_written(start), read_written(end), read_ids(end)
+        start_offsets, ends, ids = decode_offsets(start), decode_offsets(end), read_ids(end)
         planned = self._planned()
         start_offsets = continued(start_offsets, read_ids(start), ends, ids)
         lost = planned.replaced(ids)  # since the batch was planned

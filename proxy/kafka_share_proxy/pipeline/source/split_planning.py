@@ -18,7 +18,7 @@ from kafka_share_proxy.pipeline.source.splits import Split, make_splits
 from kafka_share_proxy.wire.topic_ids import topic_id_text
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
-_NAMED = {-2: EARLIEST, -1: LATEST}
+_SPECIAL_OFFSETS = {-2: EARLIEST, -1: LATEST}
 RequestedOffsets = list[tuple[TopicPartition, OffsetSpan]]
 
 
@@ -30,6 +30,7 @@ class PlannedRead:
         self._options = options
 
     def partitions(self) -> list[TopicPartition]:
+        """Return the partitions to read. Raises ReadRefused if one does not exist, Unavailable."""
         topics = self._cluster.topics(self._options.topics)
         existing = [TopicPartition(name, each) for name, topic in topics.items() for each in sorted(topic.leaders)]
         requested = self._options.assigned or tuple(
@@ -98,7 +99,7 @@ class PlannedRead:
         """Return the end offset of each log under this isolation level."""
         return self._cluster.offsets(partitions, LATEST_TIMESTAMP)
 
-    def resolved(
+    def resolve(
         self,
         position: Position,
         partitions: Sequence[TopicPartition],
@@ -118,11 +119,9 @@ class PlannedRead:
             strange = set(position) - set(partitions)
             if strange:
                 raise BadOption(f"offsets are given for {', '.join(map(str, sorted(strange)))}, which is not read")
-            resolved_values = {
-                partition: _NAMED.get(offset := position.get(partition, -3), offset) for partition in partitions
-            }
-            resolved_values = {
-                partition: default if value == -3 else value for partition, value in resolved_values.items()
+            resolved_values = dict.fromkeys(partitions, default)
+            resolved_values |= {
+                partition: _SPECIAL_OFFSETS.get(offset, offset) for partition, offset in position.items()
             }
         first = self.earliest([partition for partition, value in resolved_values.items() if value == EARLIEST])
         last = self.latest([partition for partition, value in resolved_values.items() if value == LATEST])
@@ -132,6 +131,7 @@ class PlannedRead:
         }
 
     def batch(self) -> RequestedOffsets:
+        """Return the offsets that a batch read requests. Raises BadOption, OffsetsLost, ReadRefused, Unavailable."""
         partitions = self.partitions()
         replaced = self.replaced(self._options.topic_ids)
         partitions = [partition for partition in partitions if partition.topic not in replaced]
@@ -140,24 +140,24 @@ class PlannedRead:
             ranges = [
                 (partition, span) for partition, span in self._options.offset_ranges if partition.topic not in replaced
             ]
-            return [(partition, self._there(partition, span, first, last)) for partition, span in ranges]
-        start = self.resolved(self._options.starting, partitions, EARLIEST, replaced)
-        end = self.resolved(self._options.ending, partitions, LATEST, replaced)
+            return [(partition, self._available(partition, span, first, last)) for partition, span in ranges]
+        start = self.resolve(self._options.starting, partitions, EARLIEST, replaced)
+        end = self.resolve(self._options.ending, partitions, LATEST, replaced)
         requested = [
             (partition, OffsetSpan(start[partition], end[partition]))
             for partition in partitions
             if start[partition] < end[partition]
         ]
-        return [(partition, self._there(partition, span, first, last)) for partition, span in requested]
+        return [(partition, self._available(partition, span, first, last)) for partition, span in requested]
 
-    def _there(
+    def _available(
         self,
         partition: TopicPartition,
         span: OffsetSpan,
         first: Mapping[TopicPartition, int],
         last: Mapping[TopicPartition, int],
     ) -> OffsetSpan:
-        """Raises OffsetsLost, ReadRefused."""
+        """Return the part of a requested range that the log contains. Raises OffsetsLost, ReadRefused."""
         if span.end > last[partition]:
             word = "last stable" if self._options.is_committed else "last"
             raise ReadRefused(f"{partition}: {span} was requested, and the {word} offset is {last[partition] - 1}")
@@ -172,7 +172,10 @@ class PlannedRead:
     def splits(
         self, requested: RequestedOffsets, keys: Sequence[bytes] | None = None, ids: Mapping[str, bytes] | None = None
     ) -> list[Split]:
-        """Leave out `exceptOffsets`. `keys` None: all. `ids`: of the topics, if the caller knows them."""
+        """Return the splits of requested offsets, without `exceptOffsets`.
+
+        `keys` None: all. `ids`: topic ids, if the caller knows them.
+        """
         options = self._options
         topic_ids = self.topic_ids() | dict(ids or {})
         return make_splits(

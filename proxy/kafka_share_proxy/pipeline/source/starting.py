@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.options import EARLIEST, BadOption, read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
-from kafka_share_proxy.pipeline.source.stream_offsets import written
+from kafka_share_proxy.pipeline.source.stream_offsets import encode_offsets
 from kafka_share_proxy.pipeline.tables.files import Files
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -
         return start
     with BlockingClusterClient(checked) as cluster:
         planned = PlannedRead(cluster, checked)
-        resolved = planned.resolved(checked.starting, planned.partitions(), EARLIEST)
-        stored = written(resolved, planned.topic_ids())
+        resolved = planned.resolve(checked.starting, planned.partitions(), EARLIEST)
+        stored = encode_offsets(resolved, planned.topic_ids())
     document = {"v": VERSION, "id": secrets.token_hex(4), "topic": topics, "offsets": stored["t"], "ids": stored["ids"]}
     files.write(path, json.dumps(document))
     return KeptStart(document["id"], topics, json.dumps(stored["t"]), json.dumps(stored["ids"]))

@@ -24,7 +24,7 @@ class BadStreamOffset(ProxyError):
     """The content of the checkpoint was not written by this source, or was written by a newer release."""
 
 
-def written(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> dict[str, Any]:
+def encode_offsets(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the offset as Spark stores it. `ids`: of brokers that have them (Kafka 2.8 and later)."""
     topics: dict[str, dict[str, int]] = defaultdict(dict)
     for partition, offset in sorted(offsets.items()):
@@ -43,7 +43,7 @@ def read_ids(stored: Mapping[str, Any]) -> dict[str, bytes]:
         raise BadStreamOffset(f"the checkpoint holds no topic ids of this source: {error!r}") from None
 
 
-def read_written(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def decode_offsets(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
     """Return the offsets that `written` stored. Raises BadStreamOffset."""
     if stored.get("v") not in (VERSION, WITHOUT_IDS):
         raise BadStreamOffset(
@@ -60,7 +60,7 @@ def read_written(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
         raise BadStreamOffset(f"the checkpoint holds no offsets of this source: {error!r}") from None
 
 
-def admitted(
+def limit_offsets(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], offsets_max: int | None
 ) -> dict[TopicPartition, int]:
     """Share `offsets_max` offsets in proportion to the lag of each partition.

@@ -54,6 +54,7 @@ class Tokens(NamedTuple):
 
 
 def read_tokens(text: str) -> Tokens:
+    """Parse the output of `commits GROUP --holes --json`. Raises BadOption."""
     try:
         document = json.loads(text)
         entries = [offset_range(each) for each in document["holes"]]
@@ -94,7 +95,7 @@ def run(
     lake = Lake(spark, out, table_format)
     lake.check_writable(TABLE)
     claims = RecordClaims(spark, lake)
-    with BlockingClusterClient(settings) as cluster, claims.backfilling(_name(tokens.holes)):
+    with BlockingClusterClient(settings) as cluster, claims.backfilling(_name_of(tokens.holes)):
         planned = PlannedRead(cluster, settings)
         ids = {**planned.topic_ids(), **tokens.ids}
         replaced = planned.replaced(ids)
@@ -151,7 +152,7 @@ def _not_done(group: CommitsOfGroup, holes: Holes) -> dict[TopicPartition, list[
     return not_done
 
 
-def _name(holes: Holes) -> str:
+def _name_of(holes: Holes) -> str:
     text = ";".join(f"{partition}:{','.join(map(str, spans))}" for partition, spans in sorted(holes.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

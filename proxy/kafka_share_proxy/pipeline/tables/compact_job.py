@@ -39,7 +39,10 @@ class Compacted(NamedTuple):
 
 
 def run(spark: SparkSession, out: str, table: str, day: str | None, progress: Callable[[str], None]) -> list[Compacted]:
-    """Raises LakeError if there is no such table, a backfill is running, or the rows could not be moved."""
+    """Merge the small files of a table, by day.
+
+    Raises LakeError if there is no such table, a backfill is running, or the rows could not be moved.
+    """
     lake = Lake(spark, out)
     if not lake.has(table):
         raise LakeError(f"{lake.path(table)} is not there: ingest, backfill and share make it")
@@ -124,7 +127,7 @@ def _batches(spark: SparkSession, lake: Lake, table: str, only: str | None = Non
 
 
 def mergeable(batches: Sequence[DayBatch], only: str | None) -> dict[str, list[DayBatch]]:
-    """Leave out the last batch of each stream: Spark may write it again."""
+    """Return the batches to merge by day, without the last batch of each stream, which Spark may write again."""
     last: dict[str, str] = defaultdict(str)
     for batch in batches:
         if match := STREAM_BATCH.fullmatch(batch.name):
@@ -155,7 +158,7 @@ def _merge(spark: SparkSession, lake: Lake, table: str, day: str, batches: list[
 
 
 def _replace(spark: SparkSession, path: str, rows: DataFrame, moves: Mapping[str, Any], count: int) -> None:
-    """Write outside the folder of the day, check rows, store the pending moves, and move."""
+    """Write the merged rows outside the folder of the day, check their number, store the pending moves, and move."""
     rows.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(f"{path}/{MADE}")
     written = spark.read.parquet(f"{path}/{MADE}/{DAY}{moves['day']}/{BATCH}{moves['made']}").count()
     if written != count:

@@ -71,8 +71,10 @@ class DeltaTables:
         removed: Collection[Place] = (),
         rows: int | None = None,
     ) -> None:
-        """Use one commit. `rows`: number of rows that the frame must have. Raises LakeError if it has another number,
-        or another writer has removed the same files.
+        """Write a frame, which replaces its partitions and those in `removed`, in one commit.
+
+        `rows`: number of rows that the frame must have. Raises LakeError if it has another number, or another writer
+        has removed the same files.
         """
         library, local = _library(), self._local(path)
         schema = library.Schema.from_json(frame.schema.json())
@@ -109,7 +111,7 @@ class DeltaTables:
             _commit(library, table, actions, partitions)
 
     def vacuum(self, path: str) -> int:
-        """Keep what versions of the last week need. Raises LakeError."""
+        """Delete replaced files that no version of the last week needs. Raises LakeError."""
         return len(_library().DeltaTable(self._local(path)).vacuum(dry_run=False))
 
     def _local(self, path: str) -> str:

@@ -12,7 +12,7 @@ from kafka_share_proxy.pipeline.source.checkpoints import files_of_batch
 from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.source.starting import KeptStart, kept_start
-from kafka_share_proxy.pipeline.source.stream_offsets import read_written
+from kafka_share_proxy.pipeline.source.stream_offsets import decode_offsets
 from kafka_share_proxy.pipeline.tables.files import Files
 from kafka_share_proxy.pipeline.tables.lake import Lake
 from kafka_share_proxy.pipeline.tables.record_claims import TABLE, RecordClaims
@@ -53,12 +53,12 @@ def run(
     `ranges`, a number of even key ranges or a plan file, may change at each start. `table_format` is used if the table
     is created; see Lake. Raises ProxyError, and Spark's StreamingQueryException if a batch failed for good.
     """
-    cut = {"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}
+    range_options = {"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}
     lake = Lake(spark, out, table_format)
     lake.check_writable(TABLE)
     Files(spark).check_writable(checkpoint)
     start = kept_start(spark, option_values, checkpoint)
-    options = start.options(option_values) | cut | KEPT_COLUMNS
+    options = start.options(option_values) | range_options | KEPT_COLUMNS
     excepted = RecordClaims(spark, lake).excepted(start, checkpoint, is_whole=True)
     if excepted:
         options["exceptOffsets"] = json.dumps(excepted)
@@ -76,7 +76,7 @@ def run(
 def _writer(
     lake: Lake, start: KeptStart, ranges: str, files_of: Callable[[int, Mapping[TopicPartition, int]], int | None]
 ) -> Callable[[DataFrame, int], None]:
-    start_offsets = read_written({"v": 1, "t": json.loads(start.offsets)})
+    start_offsets = decode_offsets({"v": 1, "t": json.loads(start.offsets)})
 
     def write(rows: DataFrame, number: int) -> None:
         from pyspark.sql import functions
@@ -112,9 +112,9 @@ def line_of(report: Mapping[str, Any], lag: int) -> str:
 
 
 def lag_of(report: Mapping[str, Any], options: SourceOptions) -> int:
-    """Query the cluster: Spark does not query a Python source each time."""
+    """Return the lag in offsets, queried from the cluster: Spark does not query a Python source each time."""
     (source,) = report["sources"]
-    read = read_written(json.loads(source["endOffset"]))
+    read = decode_offsets(json.loads(source["endOffset"]))
     with BlockingClusterClient(options) as cluster:
         latest = PlannedRead(cluster, options).latest(list(read))
     return sum(max(0, offset - read[partition]) for partition, offset in latest.items())

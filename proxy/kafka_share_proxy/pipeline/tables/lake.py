@@ -45,13 +45,15 @@ class Lake:
         self._files.check_writable(self.root)
         if table is None:
             return
-        present = None if not self.has(table) else DELTA if self.delta.is_delta(self.path(table)) else PARQUET
-        if None not in (present, self._format) and present != self._format:
-            raise LakeError(f"{self.path(table)} is of format {present}: leave --format out, or name another --out")
-        if (present or self._format) == DELTA:
+        if self.has(table):
+            present = DELTA if self.delta.is_delta(self.path(table)) else PARQUET
+            if self._format not in (None, present):
+                raise LakeError(f"{self.path(table)} is of format {present}: leave --format out, or name another --out")
+        if self.is_delta(table):
             self.delta.check(self.path(table))
 
     def is_delta(self, table: str) -> bool:
+        """Return True if a table is a Delta table, or becomes one when it is created."""
         return self.delta.is_delta(self.path(table)) or (self._format == DELTA and not self.has(table))
 
     def path(self, table: str) -> str:
@@ -76,7 +78,7 @@ class Lake:
         return reader.parquet(self.path(table))
 
     def overwrite(self, frame: DataFrame, table: str, partitions: Sequence[str], files: int | None = None) -> None:
-        """Replace only partitions in the frame. `files`: maximum number of tasks that write."""
+        """Write a frame, which replaces only the partitions in it. `files`: maximum number of tasks that write."""
         if files is not None:
             frame = frame.coalesce(files)
         if self.is_delta(table):
@@ -122,6 +124,7 @@ class Lake:
         return tuple(each.removeprefix(DAY) for each in names if each.startswith(DAY) and each != DAY + NO_DAY)
 
     def adopt(self, name: str, table: str, days: Sequence[str]) -> None:
+        """Move staged files of these days into a table."""
         for day in days:
             old, new = (f"{folder}/{DAY}{day}" for folder in (self._staging(name), self.path(table)))
             for file in self._files.names(old):
@@ -129,6 +132,7 @@ class Lake:
                     self._move(f"{old}/{file}", new)
 
     def drop_staged(self) -> None:
+        """Delete all staging folders."""
         self._files.delete(f"{self.root}/{STAGING}")
 
     def _move(self, file: str, folder: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 from kafka_share_proxy.pipeline.source.checkpoints import last_committed, stored_offset
 from kafka_share_proxy.pipeline.source.starting import KeptStart
-from kafka_share_proxy.pipeline.source.stream_offsets import BadStreamOffset, read_ids, read_written
+from kafka_share_proxy.pipeline.source.stream_offsets import BadStreamOffset, decode_offsets, read_ids
 from kafka_share_proxy.pipeline.tables.files import Files, LakeError
 from kafka_share_proxy.pipeline.tables.lake import Lake
 from kafka_share_proxy.wire.topic_ids import topic_id_text
@@ -114,6 +114,7 @@ class RecordClaims:
         return list(document["except"])
 
     def claims(self) -> list[Claim]:
+        """Return the claims of all streams, with their progress."""
         folder = f"{self._lake.path(TABLE)}/{STREAMS}"
         names = [name.removesuffix(".json") for name in self._files.names(folder) if name.endswith(".json")]
         paths = {name: self._path(STREAMS, name) for name in names}
@@ -180,7 +181,7 @@ class RecordClaims:
 
     @contextmanager
     def backfilling(self, name: str) -> Iterator[None]:
-        """Raises LakeError if a backfill is running.
+        """Announce a backfill for the time of a block. Raises LakeError if another one is running.
 
         `name` is derived from the tokens: the same backfill may run again after it was killed.
         """
@@ -193,6 +194,7 @@ class RecordClaims:
             self._files.delete(path)
 
     def divided(self, holes: Spans, ids: Mapping[str, bytes]) -> Divided:
+        """Divide the offsets of a backfill between itself and the streams that load them."""
         divided = Divided({}, {}, {}, ())
         remaining = dict(holes)
         used: dict[str, Claim] = {}
@@ -212,7 +214,7 @@ class RecordClaims:
     def _with_progress(self, claim: Claim) -> Claim:
         stored = stored_offset(self._files, claim.checkpoint, last_committed(self._files, claim.checkpoint))
         try:
-            offsets, ids = ({}, {}) if stored is None else (read_written(stored), read_ids(stored))
+            offsets, ids = ({}, {}) if stored is None else (decode_offsets(stored), read_ids(stored))
         except BadStreamOffset:
             return claim
         return claim._replace(reached=offsets, ids_now=ids)
@@ -238,7 +240,7 @@ def rows_of(table: DataFrame, topics: set[str], ids: Mapping[str, bytes]) -> Dat
 def _claim(stream_id: str, path: str, document: Mapping[str, Any]) -> Claim:
     try:
         stored = {"v": 2, "t": document["offsets"], "ids": document["ids"]}
-        ids, starts = read_ids(stored), read_written(stored)
+        ids, starts = read_ids(stored), decode_offsets(stored)
         return Claim(stream_id, document["checkpoint"], path, ids, starts, bool(document["whole"]))
     except (KeyError, TypeError, BadStreamOffset) as error:
         raise LakeError(f"{path} holds no claim of a stream: {error!r}") from None

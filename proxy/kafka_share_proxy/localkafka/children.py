@@ -48,7 +48,7 @@ class Child:
         return self._process.poll()
 
     def wait(self, timeout_s: float) -> int:
-        """Raises subprocess.TimeoutExpired."""
+        """Wait for the end, and return the exit status. Raises subprocess.TimeoutExpired."""
         return self._process.wait(timeout_s)
 
     def signal(self, number: int) -> None:

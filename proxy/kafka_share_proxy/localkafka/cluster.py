@@ -196,7 +196,7 @@ class Cluster:
             self.remove()
 
     def start(self) -> None:
-        """Return when all nodes serve. Raises BrokerError."""
+        """Start all nodes, and wait until they serve. Raises BrokerError."""
         archive = _archived(self.release) if self._java_options is None else ()
         for node in self._started:
             self._format(node, [find_java(), *QUICK_START, *archive, "-cp", self._class_path()])
@@ -229,7 +229,7 @@ class Cluster:
         ]  # fmt: skip
 
     def stop(self) -> None:
-        """Kill several nodes, because each would wait for a quorum that is shutting down."""
+        """Stop all nodes. Several nodes are killed, because each would wait for a quorum that is shutting down."""
         started = [node.child for node in self._started if node.child is not None]
         for child in started:
             if len(started) > 1:

@@ -69,13 +69,13 @@ class Front:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises FrontError for a non-zero exit status, unless an exception is already propagating."""
+        """Stop the proxy. Raises FrontError for a non-zero exit status, unless an exception is already propagating."""
         status = self.stop()
         if status and error is None:
             raise FrontError(f"the proxy ended with status {status}:\n{self.output()}")
 
     def start(self) -> None:
-        """Wait until the proxy serves, share groups included. Raises FrontError."""
+        """Start the proxy, and wait until it serves, share groups included. Raises FrontError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "proxy.yaml"
         config.write_text(yaml.safe_dump(self.settings))
@@ -119,7 +119,7 @@ class Front:
             connection.close()
 
     def stop(self) -> int:
-        """Return the exit status after SIGTERM."""
+        """Stop the proxy with SIGTERM. Return its exit status."""
         return self.child.stop() if self.child is not None else 0
 
     def kill(self) -> None:

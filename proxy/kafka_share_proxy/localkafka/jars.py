@@ -54,7 +54,7 @@ def class_path(*names: str, console: Console | None = None) -> str:
     pinned = releases()
     digests = {coordinate: digest for name in names for coordinate, digest in pinned[name].items()}
     fetch(digests, console)
-    return os.pathsep.join(str(_place(coordinate)) for coordinate in digests)
+    return os.pathsep.join(str(_jar_path(coordinate)) for coordinate in digests)
 
 
 def fetch(digests: dict[str, str], console: Console | None = None) -> None:
@@ -73,7 +73,7 @@ def fetch(digests: dict[str, str], console: Console | None = None) -> None:
 
 
 def _missing(digests: dict[str, str]) -> list[str]:
-    return [name for name, digest in digests.items() if not _is_there(name, digest)]
+    return [name for name, digest in digests.items() if not _is_valid(name, digest)]
 
 
 def _fetch_all(missing: Sequence[str], digests: dict[str, str], progress: Progress, task: TaskID) -> None:
@@ -103,9 +103,9 @@ def _download(coordinate: str, digest: str, progress: Progress, task: TaskID) ->
     repository = os.environ.get(REPOSITORY_VARIABLE)
     downloader = Downloader(base=repository) if repository else Downloader()
     url = downloader.resolver.uri_for_artifact(Artifact.parse(coordinate))
-    place, computed = _place(coordinate), hashlib.sha256()
+    path, computed = _jar_path(coordinate), hashlib.sha256()
     response = downloader.requestor.request(url, None, stream=True, timeout=TIMEOUT_S)
-    with response, NamedTemporaryFile(dir=place.parent, prefix=".part-", delete=False) as file:
+    with response, NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
         try:
             for piece in response.iter_content(chunk_size=1 << 16):
                 computed.update(piece)
@@ -113,29 +113,29 @@ def _download(coordinate: str, digest: str, progress: Progress, task: TaskID) ->
                 progress.advance(task, len(piece))
             if computed.hexdigest() != digest:
                 raise JarError(f"its sha256 is {computed.hexdigest()}, pinned is {digest}")
-            Path(file.name).replace(place)
+            Path(file.name).replace(path)
         finally:
             Path(file.name).unlink(missing_ok=True)
 
 
-def _place(coordinate: str) -> Path:
+def _jar_path(coordinate: str) -> Path:
     _, artifact, version = coordinate.split(":")
     return cache_folder() / f"{artifact}-{version}.jar"
 
 
-def _is_there(coordinate: str, digest: str) -> bool:
-    place = _place(coordinate)
+def _is_valid(coordinate: str, digest: str) -> bool:
+    path = _jar_path(coordinate)
     try:
-        status = place.stat()
+        status = path.stat()
     except FileNotFoundError:
         return False
-    return _digest(place, status.st_mtime_ns, status.st_size) == digest
+    return _digest(path, status.st_mtime_ns, status.st_size) == digest
 
 
 @cache
-def _digest(place: Path, _changed_ns: int, _size: int) -> str:
+def _digest(path: Path, _changed_ns: int, _size: int) -> str:
     """Return a cached digest, because every started tool needs it."""
-    return hashlib.sha256(place.read_bytes()).hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @contextmanager

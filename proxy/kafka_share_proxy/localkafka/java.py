@@ -23,7 +23,7 @@ class NoJavaError(Exception):
 
 @cache
 def find_java() -> str:
-    """Raises NoJavaError."""
+    """Return the path of a suitable Java. Raises NoJavaError."""
     on_path = shutil.which("java")
     if on_path and feature_version(on_path) >= OLDEST_VERSION:
         return on_path
@@ -35,7 +35,7 @@ def find_java() -> str:
 
 
 def feature_version(java: str) -> int:
-    """Return 0 if `java -version` prints none."""
+    """Return the feature version of a Java, 0 if `java -version` prints none."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):

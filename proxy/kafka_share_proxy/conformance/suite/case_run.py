@@ -34,18 +34,18 @@ class CaseRun:
         self.trail = Trail()
         self._shared_connections: dict[Address | None, PeerConnection] = {}
         self._opened: list[PeerConnection] = []
-        self._farewells: list[Callable[[], Awaitable[None]]] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = []
         self._brokers: dict[int, Address] = {}
         self._replicas: list[int] = []
 
-    def at_end(self, farewell: Callable[[], Awaitable[None]]) -> None:
-        """Call this before the connections are closed: a member leaves its group."""
-        self._farewells.append(farewell)
+    def at_end(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Await a function before the connections are closed, for example to leave a group."""
+        self._closers.append(closer)
 
     async def aclose(self) -> None:
         """Let members leave and close all connections."""
-        for farewell in reversed(self._farewells):
-            await farewell()
+        for closer in reversed(self._closers):
+            await closer()
         for connection in self._opened:
             await connection.aclose()
 

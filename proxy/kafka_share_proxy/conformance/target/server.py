@@ -71,7 +71,7 @@ class TargetServer:
             for node_id in self.cluster.node_ids
         }
         self._connections: set[TargetConnection] = set()
-        self._numbers = 0
+        self._last_number = 0
 
     @cached_property
     def judge(self) -> Judge:
@@ -205,8 +205,8 @@ class TargetServer:
         from kafka_share_proxy.conformance.target.connection import TargetConnection
         from kafka_share_proxy.conformance.target.interfaces import ClientPeer
 
-        self._numbers += 1
-        connection = TargetConnection(stream, self._served, ClientPeer(self._numbers, node_id, host))
+        self._last_number += 1
+        connection = TargetConnection(stream, self._served, ClientPeer(self._last_number, node_id, host))
         self._connections.add(connection)
         try:
             await connection.run(self._note)

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.client_options import ClientOptions
 from kafka_share_proxy.consumer.events import BackgroundEvent, BrokerRefused, CallDone, ConsumerError
+from kafka_share_proxy.consumer.metadata_requests import NO_LEADER, TRANSIENT_CODES
 from kafka_share_proxy.consumer.requests import DueRequests, Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
 VERSIONS = (12, 13)
-NO_LEADER = -1
-TRANSIENT_CODES = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 
 class PartitionInfo(NamedTuple):

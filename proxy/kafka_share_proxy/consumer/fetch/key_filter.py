@@ -24,7 +24,7 @@ class KeyFilter:
     ranges: tuple[tuple[int, int], ...] = ()
     """(first, last) hash of each range, both included: murmur2 of the key as an unsigned number, 0 to 2^32 - 1."""
     keys: tuple[bytes, ...] = ()
-    """Keys that are accepted whatever their hash."""
+    """Keys that are accepted regardless of their hash."""
     null_keys: NullKeys = NullKeys.DROP
     """What happens to records without a key."""
     slots: tuple[int, ...] = ()

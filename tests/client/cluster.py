@@ -86,7 +86,7 @@ class ScriptedCluster:
         nursery.start_soon(self._timers)
 
     async def _timers(self) -> None:
-        """The group looks at its clock a turn after each request, and when it has to."""
+        """Run the group's timers a turn after each request, and at its next deadline."""
         while True:
             self._requested = trio.Event()
             self.kafka.group.tick(trio.current_time())

@@ -25,14 +25,14 @@ LIMIT_S = 120
 
 
 def peak_mib() -> int:
-    """VmHWM belongs to the program since its exec; ru_maxrss may be that of the parent."""
+    """Return VmHWM, which counts since the program's exec; ru_maxrss may be that of the parent."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) >> 10
 
 
 def fill(kafka: FakeKafka, batch: bytes, times: int) -> int:
-    """Returns: how many records there are."""
+    """Produce a batch repeatedly. Return the number of records."""
     count = next(iter_batches(batch)).last_offset + 1
     kafka.records[A0] = [struct.pack(">q", number * count) + batch[8:] for number in range(times)]
     kafka.ends[A0] = times * count

@@ -70,7 +70,7 @@ async def test_partitions_that_one_poll_announces_are_revoked_by_the_next_unless
             nursery.cancel_scope.cancel()
 
 
-async def test_who_does_not_poll_keeps_what_is_to_be_revoked_until_it_polls(world: World) -> None:
+async def test_a_member_that_does_not_poll_keeps_partitions_to_be_revoked_until_it_polls(world: World) -> None:
     """R000-12: within max.poll.interval."""
     async with world.member() as first:
         await until_assigned(first, 2)

@@ -11,8 +11,8 @@ from kafka_share_proxy.consumer.groups.states import RebalanceState
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 
+from tests.client.application import RecordingListener, read, until
 from tests.client.cluster import cluster
-from tests.client.test_consumer import Reported, read, until
 from tests.consumer.world import FakeKafka
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -56,7 +56,7 @@ async def test_a_callback_with_tasks_that_is_cancelled_runs_again(autojump_clock
 async def test_a_revoke_whose_callback_fails_is_completed_once(fails: str, autojump_clock: Clock) -> None:
     """A cancelled callback is called again; one that raised is not."""
     kafka = FakeKafka(a=2)
-    listener = Reported()
+    listener = RecordingListener()
     async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **COOPERATIVE) as first:
         await until(first, lambda: first.assignment == {A0, A1})
         async with brokers.consumer(client_id="b", **COOPERATIVE) as second, trio.open_nursery() as nursery:
@@ -101,7 +101,7 @@ async def test_a_delay_holds_through_polls_that_are_cancelled(autojump_clock: Cl
 async def test_a_callback_that_never_ends_costs_the_membership(autojump_clock: Clock) -> None:
     """max.poll.interval counts while a callback runs, and not while poll waits: other members get the partitions."""
     kafka = FakeKafka(a=1)
-    listener = Reported(pause_s=1000)
+    listener = RecordingListener(pause_s=1000)
     options = {**COOPERATIVE, "max_poll_interval_s": 20.0}
     async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **options) as reader:
         async with trio.open_nursery() as nursery:
@@ -120,7 +120,7 @@ async def test_a_callback_that_never_ends_costs_the_membership(autojump_clock: C
 async def test_r001_8_subscribing_to_nothing_unsubscribes_by_the_next_poll(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)
-    listener = Reported()
+    listener = RecordingListener()
     async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **COOPERATIVE) as reader:
         await read(reader, 1)
         kafka.produce(A0, 1)
@@ -156,7 +156,7 @@ async def test_r001_8_a_loop_that_subscribes_to_nothing_leaves_no_record_to_the_
 async def test_unsubscribing_calls_the_listener_and_ends_delays(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)
-    listener = Reported(pause_s=2)
+    listener = RecordingListener(pause_s=2)
     async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **COOPERATIVE) as reader:
         await read(reader, 1)
         with trio.move_on_after(1):

@@ -23,7 +23,7 @@ def test_a_partition_goes_by_its_tuple() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["a", ("a",), ("a", "0"), (0, "a"), ("", 0), ("a", -1), None, ("a", 0, 1)])
-def test_what_can_be_no_partition_is_named(wrong: Any) -> None:
+def test_a_value_that_is_no_partition_is_named(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"no partition|a topic has a name"):
         named_partition(wrong)
 

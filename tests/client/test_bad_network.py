@@ -16,8 +16,8 @@ from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import Address, TopicPartition
 
+from tests.client.application import offsets
 from tests.client.cluster import ScriptedCluster, cluster
-from tests.client.test_consumer import offsets
 from tests.consumer.world import FakeKafka
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -34,7 +34,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 async def misbehave(brokers: ScriptedCluster, dice: random.Random) -> None:
-    """One fault after the other, at one broker each time; then the network is good again."""
+    """Cause one fault after the other, at one broker each time. Then the network is good again."""
     end = trio.current_time() + FAULTS_S
     while trio.current_time() < end:
         node = dice.choice(list(brokers.nodes.values()))
@@ -88,7 +88,7 @@ async def test_stalls_trickles_and_cuts_cost_time_and_no_record(
 
 
 def response(correlation_id: int, size: int) -> bytes:
-    """A frame with one record set of that size."""
+    """Return a response frame with one record set of that size."""
     message = messages.FetchResponse
     place = message.PartitionData(partition_index=0, high_watermark=1, records=b"\xa5" * size)
     topic = message.FetchableTopicResponse(topic_id=bytes(16), partitions=[place])

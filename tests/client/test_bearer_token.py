@@ -143,7 +143,7 @@ async def test_a_callback_that_fails_is_logged_and_tried_again(
 
 
 @pytest.mark.parametrize(("value", "words"), [("", "no token but str"), (b"t", "no token but bytes")])
-async def test_what_is_no_token_is_named(value: Any, words: str) -> None:
+async def test_a_value_that_is_no_token_is_named(value: Any, words: str) -> None:
     with pytest.raises(UpstreamLost, match=words):
         await fetch_token(lambda: value)
 

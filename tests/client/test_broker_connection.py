@@ -53,7 +53,7 @@ class Outcomes:
 
     @property
     def texts(self) -> list[tuple[str, str]]:
-        """Name of the request, and the cluster id, or why it failed."""
+        """Return the name of each request with the cluster id of its response, or why it failed."""
         return [
             (name, got.kind.value if isinstance(got, RequestFailure) else got.cluster_id)  # type: ignore[attr-defined]
             for name, got in self.all

@@ -55,7 +55,7 @@ class Pool:
         )
 
     async def send_request(self, name: str, node_id: int = ANY_NODE, lane: Lane = Lane.DATA) -> str:
-        """The outcome, in a word."""
+        """Send a request. Return its outcome in a word."""
         self.outcomes.clear()
         self.send(name, node_id, lane)
         while not self.outcomes:  # noqa: ASYNC110 - of a callback
@@ -89,7 +89,7 @@ async def test_each_lane_of_a_node_has_its_own_connection(autojump_clock: Clock)
 
 @asynccontextmanager
 async def expiring(mechanism: str) -> AsyncIterator[tuple[Pool, Broker, list[str]]]:
-    """Connected to a broker whose sessions live for 10 s. Yields the passwords as well, of which the first is used."""
+    """Connect to a broker whose sessions live for 10 s. Yield the passwords as well, of which the first is used."""
     broker, passwords = Broker(mechanism=mechanism), ["s3cret"]
     broker.lifetime_ms = 10_000
     identity = Identity(mechanism=mechanism, username="proxy", password=lambda: passwords[0])
@@ -275,7 +275,9 @@ async def test_a_broker_that_wants_an_identity_is_hinted_at_and_not_hammered(aut
         assert "as brokers do that want SASL" in world.pool.troubles[1]
 
 
-async def test_what_waits_for_a_connection_is_bounded(autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_that_wait_for_a_connection_are_bounded(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(broker_connections, "UNSENT_MAX", 2)
     async with pool({ONE: FakeBroker(echo)}) as world:
         for name in ("a", "b", "c"):

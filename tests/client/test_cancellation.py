@@ -13,8 +13,8 @@ from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 
+from tests.client.application import offsets, until
 from tests.client.cluster import ScriptedCluster, cluster
-from tests.client.test_consumer import offsets, until
 from tests.consumer.world import FakeKafka
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

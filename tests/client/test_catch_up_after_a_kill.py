@@ -54,7 +54,7 @@ class Group:
         produce(self._kafka, partition, range(count))
 
     def start(self, **options: Any) -> subprocess.Popen[str]:
-        """A process of the member."""
+        """Start a process of the member."""
         known = {"group": self.name, "group_instance_id": "i", "auto_offset_reset": "earliest", **options}
         command = [sys.executable, "-m", "tests.client.killed_program", self.bootstrap, self.partition.topic]
         started = subprocess.Popen(
@@ -76,7 +76,7 @@ class Group:
             self.crash(each)
 
     def crashed_at_100(self) -> None:
-        """70 is committed, 100 were read, and the log ends at 120."""
+        """Kill a process that read to 100 and committed 70. The log ends at 120."""
         self.produce_to(100)
         first = self.start(**MODE)
         assert send_command(first, read={"main": 100}, commit=[70])["committed"] == 70

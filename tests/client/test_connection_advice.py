@@ -18,5 +18,5 @@ from kafka_share_proxy.consumer.requests import ANY_NODE
         ("b:1 refuses 'alice': Authentication failed", 1, "^$"),
     ],
 )
-def test_what_to_check_depends_on_the_cause(text: str, node_id: int, words: str) -> None:
+def test_the_advice_depends_on_the_cause(text: str, node_id: int, words: str) -> None:
     assert re.search(words, connection_advice(text, node_id))

@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import trio
-from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.network_task import ConsumerClosed, WokenUp
-from kafka_share_proxy.client.rebalance_listener import RebalanceListener
-from kafka_share_proxy.consumer.events import CallTimedOut, ConsumerError, PartitionLostError
+from kafka_share_proxy.consumer.events import CallTimedOut, ConsumerError
 from kafka_share_proxy.consumer.fetch.offset_requests import NoOffsetForPartition
-from kafka_share_proxy.consumer.groups.states import CoordinatorState, RebalanceState
-from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from kafka_share_proxy.loop.boot_clock import SuspensionClock
+from kafka_share_proxy.consumer.groups.states import CoordinatorState
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.wire.values import Address, TopicPartition
 
+from tests.client.application import offsets, read, until
 from tests.client.cluster import cluster
 from tests.consumer.world import FakeKafka
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 Clock = trio.testing.MockClock
-
-
-def offsets(result: Any) -> list[tuple[int, int]]:
-    return [(record.partition, record.offset) for record in result.records]
-
-
-async def read(consumer: Consumer, count: int, timeout_s: float = 60) -> list[tuple[int, int]]:
-    """Poll until this many records are returned; fails if they do not arrive."""
-    got: list[tuple[int, int]] = []
-    with trio.move_on_after(timeout_s):
-        while len(got) < count:
-            got += offsets(await consumer.poll(1))
-    assert len(got) == count
-    return got
-
-
-async def until(consumer: Consumer, condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Poll until something is so."""
-    with trio.move_on_after(timeout_s):
-        while not condition():
-            await consumer.poll(0.1)
-    assert condition()
 
 
 # Without a group
@@ -63,7 +36,7 @@ async def test_assigned_partitions_are_read_from_the_reset_policy_on(autojump_cl
         assert reader.state().coordinator is CoordinatorState.INITIALIZED
 
 
-async def test_records_carry_everything(autojump_clock: Clock) -> None:
+async def test_records_have_key_value_offset_and_leader_epoch(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 3)
     async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], auto_offset_reset="earliest") as reader:
@@ -75,7 +48,7 @@ async def test_records_carry_everything(autojump_clock: Clock) -> None:
         assert records.partitions == {A0}
 
 
-async def test_seek_pause_and_resume(autojump_clock: Clock) -> None:
+async def test_a_seek_moves_the_position_and_a_paused_partition_returns_nothing(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=2)
     kafka.produce(A0, 10)
     kafka.produce(A1, 10)
@@ -304,175 +277,6 @@ async def test_a_fast_application_finds_the_next_records_there(autojump_clock: C
         assert got == [(0, n) for n in range(500)]
 
 
-@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
-async def test_a_member_reads_commits_and_another_continues(group_protocol: str, autojump_clock: Clock) -> None:
-    kafka = FakeKafka(group=group_protocol, a=2)
-    kafka.produce(A0, 10)
-    kafka.produce(A1, 10)
-    options = {"group": "g", "topics": ["a"], "auto_offset_reset": "earliest", "group_protocol": group_protocol}
-    async with cluster(kafka) as brokers:
-        async with brokers.consumer(**options) as reader:
-            assert len(await read(reader, 20)) == 20
-            assert reader.assignment == {A0, A1}
-            assert reader.state()[:2] == (CoordinatorState.STABLE, RebalanceState.STABLE)
-            await reader.commit()
-            assert await reader.committed([A0, A1]) == {A0: OffsetAndMetadata(10), A1: OffsetAndMetadata(10)}
-        kafka.produce(A0, 1)
-        async with brokers.consumer(client_id="b", **options) as reader:
-            assert await read(reader, 1) == [(0, 10)]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"assignors": ("cooperative-sticky",)}, {"group_protocol": "consumer"}, {"assignors": ("range",)}],
-    ids=["cooperative", "consumer", "eager"],
-)
-async def test_a_revoke_is_reported_in_one_poll_and_completed_by_the_next(
-    options: dict[str, Any], autojump_clock: Clock
-) -> None:
-    """A000-1, and A000-2 without its figures: what is delayed stays unassigned, and nothing is read twice."""
-    kafka = FakeKafka(group=options.get("group_protocol", "classic"), a=2)
-    both = {"group": "g", "topics": ["a"], "auto_offset_reset": "earliest", **options}
-    async with cluster(kafka) as brokers, brokers.consumer(**both) as first:
-        await until(first, lambda: first.assignment == {A0, A1})
-        async with brokers.consumer(client_id="b", **both) as second, trio.open_nursery() as nursery:
-            nursery.start_soon(until, second, lambda: len(second.assignment) == 1, 300)
-            going: Partitions = frozenset()
-            while not going:
-                going = (await first.poll(1)).to_be_revoked
-            for _ in range(20):
-                assert first.delay_revoke(going) is True
-                result = await first.poll(0.1)
-                assert result.to_be_revoked == going
-                assert second.assignment == frozenset()
-            retained_partitions = frozenset({A0, A1}) - going
-            await first.commit(dict.fromkeys(going, 5))
-            await until(first, lambda: len(first.assignment) == 1 and len(second.assignment) == 1)
-            assert {*first.assignment, *second.assignment} == {A0, A1}
-            if "assignors" not in options or options["assignors"] != ("range",):
-                assert first.assignment == retained_partitions
-            assert kafka.committed[min(going)] == 5
-
-
-async def test_a_partition_lost_at_the_deadline_is_reported_once_and_cannot_be_committed(autojump_clock: Clock) -> None:
-    """A000-4"""
-    kafka = FakeKafka(a=2)
-    both = {"group": "g", "topics": ["a"], "assignors": ("cooperative-sticky",), "auto_offset_reset": "earliest"}
-    async with cluster(kafka) as brokers, brokers.consumer(max_revoke_delay_s=5.0, **both) as first:
-        await until(first, lambda: first.assignment == {A0, A1})
-        async with brokers.consumer(client_id="b", **both) as second, trio.open_nursery() as nursery:
-            nursery.start_soon(until, second, lambda: len(second.assignment) == 1, 300)
-            going: Partitions = frozenset()
-            while not going:
-                going = (await first.poll(1)).to_be_revoked
-            (retained_partition,) = frozenset({A0, A1}) - going
-            began = trio.current_time()
-            lost: Partitions = frozenset()
-            while not lost and first.delay_revoke(going):
-                lost = (await first.poll(0.5)).lost
-            if not lost:  # the deadline passed between two polls: the next one reports it
-                lost = (await first.poll(0.1)).lost
-            assert 4.9 < trio.current_time() - began < 5.6
-            assert (lost, first.delay_revoke(going)) == (going, False)
-            assert (await first.poll(0)).lost == frozenset()
-            with pytest.raises(PartitionLostError) as raised:
-                await first.commit({**dict.fromkeys(going, 3), retained_partition: 4})
-            assert len(raised.value.__notes__) == 1
-            assert kafka.committed == {retained_partition: 4}
-
-
-class Reported(RebalanceListener):
-    """Notes what it hears."""
-
-    def __init__(self, pause_s: float = 0.0) -> None:
-        self.received: list[tuple[str, Partitions]] = []
-        self.pause_s = pause_s
-        self.error: Exception | None = None
-
-    async def _receive(self, event: str, partitions: Partitions) -> None:
-        await trio.sleep(self.pause_s)
-        self.received.append((event, partitions))
-        if self.error is not None:
-            raise self.error
-
-    async def on_partitions_assigned(self, partitions: Partitions) -> None:
-        await self._receive("assigned", partitions)
-
-    async def on_partitions_revoked(self, partitions: Partitions) -> None:
-        await self._receive("revoked", partitions)
-
-    async def on_partitions_lost(self, partitions: Partitions) -> None:
-        await self._receive("lost", partitions)
-
-
-@pytest.mark.parametrize("same_poll", [False, True])
-async def test_a_listener_gets_every_event_and_may_be_slow(same_poll: bool, autojump_clock: Clock) -> None:
-    """A000-9 and A001-5: the callback sleeps for three session timeouts, and the member stays."""
-    kafka = FakeKafka(a=2)
-    listener = Reported(pause_s=30)
-    both = {
-        "group": "g",
-        "topics": ["a"],
-        "assignors": ("cooperative-sticky",),
-        "session_timeout_s": 10.0,
-        "auto_offset_reset": "earliest",
-    }
-    opened = {**both, "listener": listener, "revoke_in_same_poll": same_poll}
-    async with cluster(kafka) as brokers, brokers.consumer(**opened) as first:
-        await until(first, lambda: first.assignment == {A0, A1}, 300)
-        async with brokers.consumer(client_id="b", **both) as second, trio.open_nursery() as nursery:
-            nursery.start_soon(until, second, lambda: len(second.assignment) == 1, 300)
-            await until(first, lambda: len(first.assignment) == 1 and len(second.assignment) == 1, 300)
-        (retained_partition,) = first.assignment
-    lost = frozenset({A0, A1}) - {retained_partition}
-    assert listener.received[0] == ("assigned", frozenset({A0, A1}))
-    assert ("revoked", lost) in listener.received
-    assert all(event != "lost" for event, _ in listener.received)
-    assert sum(1 for event, partitions in listener.received if (event, partitions) == ("revoked", lost)) == 1
-
-
-async def test_a_callback_that_raises_ends_the_poll_and_not_the_rebalance(autojump_clock: Clock) -> None:
-    kafka = FakeKafka(a=1)
-    kafka.produce(A0, 1)
-    listener = Reported()
-    listener.error = RuntimeError("callback")
-    options = {"group": "g", "topics": ["a"], "listener": listener, "auto_offset_reset": "earliest"}
-    async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:
-        with pytest.raises(RuntimeError, match="callback"):
-            await reader.poll(60)
-        listener.error = None
-        assert await read(reader, 1) == [(0, 0)]
-
-
-async def test_a_callback_that_is_cancelled_runs_again_in_the_next_poll(autojump_clock: Clock) -> None:
-    kafka = FakeKafka(a=1)
-    kafka.produce(A0, 1)
-    listener = Reported(pause_s=10)
-    options = {"group": "g", "topics": ["a"], "listener": listener, "auto_offset_reset": "earliest"}
-    async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:
-        with trio.move_on_after(8):
-            await reader.poll()
-        assert listener.received == []
-        assert await read(reader, 1) == [(0, 0)]
-        assert listener.received == [("assigned", frozenset({A0}))]
-
-
-async def test_who_does_not_poll_for_too_long_loses_everything_and_joins_again(autojump_clock: Clock) -> None:
-    """A001-6"""
-    kafka = FakeKafka(a=1)
-    kafka.produce(A0, 1)
-    async with (
-        cluster(kafka) as brokers,
-        brokers.consumer(group="g", topics=["a"], auto_offset_reset="earliest", max_poll_interval_s=20.0) as reader,
-    ):
-        await read(reader, 1)
-        await reader.poll(100)
-        assert reader.assignment == {A0}, "a poll that waits long is no pause"
-        await trio.sleep(21)
-        assert (await reader.poll(1)).lost == {A0}
-        await until(reader, lambda: reader.assignment == {A0})
-
-
 # The end
 
 
@@ -537,14 +341,14 @@ async def test_records_that_cannot_be_read_stop_their_partition_only(autojump_cl
 
 
 async def test_polls_that_find_records_do_not_run_the_network_task(autojump_clock: Clock) -> None:
-    """Its turn would cost more than the records; but what was said before a poll is done before it."""
+    """A switch to it costs more than the records; calls made before a poll are carried out before it all the same."""
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 500)
     async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], auto_offset_reset="earliest") as reader:
         assert offsets(await reader.poll(60, max_records=1)) == [(0, 0)]
         await trio.sleep(0.1)
-        polls, turned = 0, reader._network._iteration_done
-        while reader._network._iteration_done is turned and polls < 10:
+        polls, iteration = 0, reader._network._iteration_done
+        while reader._network._iteration_done is iteration and polls < 10:
             assert len((await reader.poll(1, max_records=10)).records) == 10
             polls += 1
         assert polls == 10
@@ -586,39 +390,3 @@ async def test_an_offset_out_of_range_is_an_error_without_a_reset_policy(autojum
         with trio.fail_after(60), pytest.raises(NoOffsetForPartition, match=r"a-0: offset 77 is out of range"):
             await reader.poll()
         assert await reader.position(A0) == 77
-
-
-async def test_the_next_poll_after_a_suspension_beyond_the_session_reports_the_loss_and_no_records(
-    autojump_clock: Clock,
-) -> None:
-    kafka = FakeKafka(a=1)
-    kafka.produce(A0, 10)
-    suspended = [0.0]
-    async with (
-        cluster(kafka) as brokers,
-        brokers.consumer(group="g", topics=["a"], auto_offset_reset="earliest") as one,
-    ):
-        one._network.clock = SuspensionClock(lambda: suspended[0])
-        assert len((await one.poll(10, max_records=1)).records) == 1
-        suspended[0] = 60.0
-        result = await one.poll(0)
-        assert (len(result.records), result.lost) == (0, {A0})
-
-
-async def test_a_delay_after_a_suspension_beyond_its_deadline_is_refused(autojump_clock: Clock) -> None:
-    kafka = FakeKafka(a=2)
-    suspended = [0.0]
-    both = {"group": "g", "topics": ["a"], "assignors": ("cooperative-sticky",), "session_timeout_s": 600.0}
-    async with cluster(kafka) as brokers, brokers.consumer(max_revoke_delay_s=20.0, **both) as first:
-        first._network.clock = SuspensionClock(lambda: suspended[0])
-        await until(first, lambda: first.assignment == {A0, A1})
-        async with brokers.consumer(client_id="b", **both) as second, trio.open_nursery() as nursery:
-            nursery.start_soon(until, second, lambda: len(second.assignment) == 1, 300)
-            going: Partitions = frozenset()
-            while not going:
-                going = (await first.poll(1)).to_be_revoked
-            assert first.delay_revoke(going)
-            suspended[0] = 21.0
-            assert first.delay_revoke(going) is False
-            assert (await first.poll(0)).lost == going
-            nursery.cancel_scope.cancel()

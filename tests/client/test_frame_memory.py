@@ -37,7 +37,7 @@ def test_small_responses_do_not_keep_large_memory() -> None:
     assert memory.take(SIZE).obj is not owner
 
 
-def test_little_memory_is_kept_that_is_not_in_use() -> None:
+def test_unused_memory_is_bounded() -> None:
     memory, dice = FrameMemory(), random.Random(1)
     in_use: list[memoryview] = []
     for _ in range(300):
@@ -53,7 +53,7 @@ def test_little_memory_is_kept_that_is_not_in_use() -> None:
     assert len(memory._blocks) == 1
 
 
-def test_buffered_frames_alternate() -> None:
+def test_buffered_frames_use_the_same_memory_in_turn() -> None:
     """A buffer of 64 MiB has sixteen of them."""
     memory = FrameMemory()
     buffered = [memory.take(SIZE) for _ in range(16)]
@@ -64,7 +64,7 @@ def test_buffered_frames_alternate() -> None:
     assert {id(each.obj) for each in buffered} == known
 
 
-def test_what_is_dropped_stays_with_those_who_have_it() -> None:
+def test_memory_that_is_in_use_stays_unchanged_after_it_is_dropped() -> None:
     memory = FrameMemory()
     held = memory.take(SIZE)
     held[:] = b"h" * SIZE

@@ -10,8 +10,8 @@ from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.wire.values import TopicPartition
 
+from tests.client.application import until
 from tests.client.cluster import cluster
-from tests.client.test_consumer import until
 from tests.consumer.world import FakeKafka
 
 A0 = TopicPartition("a", 0)
@@ -27,7 +27,7 @@ def test_a_member_is_written_as_confluent_kafka_writes_its_own(instance_id: str 
         theirs.close()
 
 
-async def test_it_names_the_member_of_now(autojump_clock: trio.testing.MockClock) -> None:
+async def test_group_metadata_name_the_current_member(autojump_clock: trio.testing.MockClock) -> None:
     kafka = FakeKafka(a=1)
     async with cluster(kafka) as brokers, brokers.consumer(group="g", topics=["a"]) as reader:
         await until(reader, lambda: reader.assignment == {A0})

@@ -33,7 +33,7 @@ def offsets(partition_records: list[PartitionRecords]) -> list[int]:
     return [record.offset for record in PolledRecords(partition_records)]
 
 
-def test_what_is_done_in_any_order_is_committed_with_its_ranges() -> None:
+def test_records_done_in_any_order_are_committed_as_ranges() -> None:
     commits = IndividualCommits(assigned())
     assert offsets(commits.delivered(parts(0, 5))) == [0, 1, 2, 3, 4]
     assert commits.done(A0, 3)
@@ -50,7 +50,7 @@ def test_what_is_done_in_any_order_is_committed_with_its_ranges() -> None:
         commits.done(A0, 9)
 
 
-def test_what_was_done_before_is_not_returned_again() -> None:
+def test_records_in_committed_ranges_are_not_returned() -> None:
     positions = assigned()
     commits = IndividualCommits(positions)
     commits.on_position(PositionFound(partition=A0, committed=OffsetAndMetadata(2, "ic/1;3-3,6-7")))

@@ -114,7 +114,7 @@ async def test_records_left_out_count_as_done_where_commits_are_individual(autoj
         assert committed.offset == 10
 
 
-async def test_what_interceptors_raise_is_noted_and_goes_no_further(autojump_clock: Clock) -> None:
+async def test_an_exception_of_an_interceptor_is_noted_and_not_raised(autojump_clock: Clock) -> None:
     notes: list[ConsumerNote] = []
     async with (
         cluster(kafka_of_ten()) as brokers,

@@ -125,7 +125,7 @@ class EveryOther(ConsumerInterceptor):
         return [each for each in records if each.offset % 2 == 0]
 
 
-async def test_what_interceptors_leave_out_is_passed_in_the_loop_as_well(autojump_clock: Clock) -> None:
+async def test_the_position_in_a_loop_passes_records_that_interceptors_leave_out(autojump_clock: Clock) -> None:
     kafka = with_records(6, 6)
     options = {"group": "g", "partitions": [A0, A1], "interceptors": [EveryOther()], **EARLIEST}
     async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:

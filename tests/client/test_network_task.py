@@ -136,7 +136,7 @@ async def test_untaken_errors_are_bounded_and_arrivals_are_reported_once(
         assert nothing.cancelled_caught
 
 
-async def test_what_was_overlooked_on_the_other_side_ends_its_call(autojump_clock: Clock) -> None:
+async def test_misuse_that_only_the_network_task_notices_is_an_error_of_its_call(autojump_clock: Clock) -> None:
     async with running(FakeKafka(a=1), group_id=None) as (network, _):
         with pytest.raises(ConsumerError, match=r"needs a group\.id"):
             await network.call(lambda call_id: Commit(call_id, {A0: OffsetAndMetadata(1)}))
@@ -145,7 +145,7 @@ async def test_what_was_overlooked_on_the_other_side_ends_its_call(autojump_cloc
         assert isinstance(event, BackgroundError)
 
 
-async def test_a_deadline_that_has_passed_does_not_burn_the_processor(
+async def test_a_deadline_in_the_past_does_not_make_the_network_task_spin(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(FakeKafka(a=1)) as (network, _):

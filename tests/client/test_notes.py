@@ -12,8 +12,8 @@ from kafka_share_proxy.consumer.events import PartitionLostError
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 
+from tests.client.application import until
 from tests.client.cluster import cluster
-from tests.client.test_consumer import until
 from tests.consumer.world import FakeKafka
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

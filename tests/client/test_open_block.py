@@ -42,7 +42,7 @@ def block(log: list[str], seconds: float = 0, network: type[Network] = Network) 
     return OpenBlock(lambda: network_and_closing)
 
 
-async def test_it_is_closed_while_the_network_still_runs(autojump_clock: Clock) -> None:
+async def test_the_block_is_closed_before_the_network_task_ends(autojump_clock: Clock) -> None:
     log: list[str] = []
     async with block(log, 1):
         log.append("body")

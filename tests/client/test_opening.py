@@ -8,8 +8,8 @@ from kafka_share_proxy.client.network_task import ConsumerClosed
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.wire.values import TopicPartition
 
+from tests.client.application import RecordingListener, until
 from tests.client.cluster import cluster
-from tests.client.test_consumer import Reported, until
 from tests.consumer.world import FakeKafka
 
 A0 = TopicPartition("a", 0)
@@ -19,7 +19,7 @@ Clock = trio.testing.MockClock
 async def test_the_listener_is_called_at_the_end_before_the_group_is_left(autojump_clock: Clock) -> None:
     """A000-10"""
     kafka = FakeKafka(a=1)
-    listener = Reported()
+    listener = RecordingListener()
     async with cluster(kafka) as brokers:
         async with brokers.consumer(group="g", topics=["a"], listener=listener) as reader:
             await until(reader, lambda: reader.assignment == {A0})
@@ -30,7 +30,7 @@ async def test_the_listener_is_called_at_the_end_before_the_group_is_left(autoju
 
 async def test_an_exception_of_the_listener_at_the_end_is_raised_and_the_group_is_left(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
-    listener = Reported()
+    listener = RecordingListener()
 
     async def block() -> None:
         async with brokers.consumer(group="g", topics=["a"], listener=listener) as reader:
@@ -43,7 +43,7 @@ async def test_an_exception_of_the_listener_at_the_end_is_raised_and_the_group_i
         assert "LeaveGroup" in brokers.requests
 
 
-async def test_commits_under_way_are_finished_before_the_group_is_left(autojump_clock: Clock) -> None:
+async def test_commits_in_flight_are_finished_before_the_group_is_left(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     async with cluster(kafka) as brokers:
         async with brokers.consumer(group="g", topics=["a"]) as reader:
@@ -67,7 +67,7 @@ async def test_automatic_commits_contain_what_was_returned_before_the_last_poll(
         assert kafka.committed == {A0: 8}
 
 
-async def test_it_opens_once(autojump_clock: Clock) -> None:
+async def test_a_consumer_is_opened_once(autojump_clock: Clock) -> None:
     async with cluster(FakeKafka(a=1)) as brokers:
         opened = brokers.consumer()
         async with opened as reader:

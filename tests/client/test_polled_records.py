@@ -56,7 +56,7 @@ def test_records_begin_at_the_offset_that_was_requested() -> None:
     assert records.next_offsets() == {A0: OffsetAndMetadata(10, leader_epoch=3)}
 
 
-def test_they_are_a_sequence() -> None:
+def test_polled_records_are_a_sequence() -> None:
     parts = [*opened(chunk(batch(0, 3), 0, 3), read_committed=False).parts]
     parts += opened(chunk(batch(7, 2), 7, 9, A1), read_committed=False).parts
     records = PolledRecords(parts)
@@ -72,7 +72,7 @@ def test_they_are_a_sequence() -> None:
     assert not PolledRecords()
 
 
-def test_what_is_wrong_ends_a_chunk_and_names_its_place() -> None:
+def test_a_corrupt_batch_ends_a_chunk_and_names_partition_and_offset() -> None:
     broken = bytearray(batch(3, 2))
     broken[-1] ^= 1
     opened_chunk = opened(chunk(batch(0, 3) + bytes(broken) + batch(5, 1), 0, 6), read_committed=False)

@@ -130,7 +130,7 @@ SHARE_MISUSE: Mapping[str, list[Misuse]] = {
 
 
 def calls_of(kind: type) -> dict[str, Any]:
-    """The methods that are for applications."""
+    """Return the public methods by name."""
     methods = inspect.getmembers(kind, inspect.isfunction)
     return {name: method for name, method in methods if name == "__anext__" or not name.startswith("_")}
 
@@ -251,7 +251,7 @@ async def test_misuse_raises_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("call", NEEDS_A_GROUP)
-async def test_what_needs_a_group_says_so_before_anything_is_sent(call: str, autojump_clock: Clock) -> None:
+async def test_calls_that_need_a_group_raise_before_anything_is_sent(call: str, autojump_clock: Clock) -> None:
     async with cluster(FakeKafka(a=1)) as brokers, brokers.consumer(partitions=[A0]) as reader:
         with pytest.raises(ConfigurationError, match=f"{call} needs a group"):
             await raised_by(NEEDS_A_GROUP[call], reader)

@@ -391,7 +391,7 @@ async def test_offsets_of_a_transaction_are_those_of_the_member_or_refused(
 
 
 @pytest.mark.parametrize(("release", "protocol"), [("39", "cooperative-sticky"), ("43", "consumer")])
-async def test_through_the_proxy_it_is_the_same(
+async def test_a_group_through_the_proxy_reads_all_records_and_dials_no_broker(
     release: str, protocol: str, request: pytest.FixtureRequest, fresh: Fresh
 ) -> None:
     kafka = request.getfixturevalue(f"kafka_{release}")

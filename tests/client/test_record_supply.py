@@ -59,7 +59,7 @@ def test_positions_go_ahead_with_what_is_returned() -> None:
     assert world.take() == []
 
 
-def test_what_was_kept_is_forgotten_when_its_position_moves() -> None:
+def test_remaining_records_are_dropped_when_their_position_moves() -> None:
     world = Buffered(A0, A1)
     world.add(batch(0, 5), 0, 5)
     world.add(batch(0, 2), 0, 2, A1)
@@ -68,7 +68,7 @@ def test_what_was_kept_is_forgotten_when_its_position_moves() -> None:
     assert world.take() == [(1, 0), (1, 1)]
 
 
-def test_what_was_kept_waits_while_its_partition_is_paused_or_to_be_revoked() -> None:
+def test_remaining_records_wait_while_their_partition_is_paused_or_to_be_revoked() -> None:
     for stop, go_on in (("pause", "resume"), ("hold_back", "end_hold_back")):
         world = Buffered(A0, A1)
         world.add(batch(0, 5), 0, 5)
@@ -119,7 +119,7 @@ def test_an_error_of_one_partition_keeps_what_others_have() -> None:
     assert world.take() == [(1, 0), (1, 1)]
 
 
-def test_what_was_kept_is_forgotten_when_its_partition_returns() -> None:
+def test_remaining_records_are_dropped_when_their_partition_is_lost_and_returns() -> None:
     """Others may have read on meanwhile: what the group gives back begins at what is committed."""
     world = Buffered(A0)
     world.add(batch(0, 5), 0, 5)

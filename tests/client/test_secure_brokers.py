@@ -81,7 +81,7 @@ def properties(folder: Path, authority: trustme.CA) -> dict[str, str]:
 
 
 def _pkcs8(issued: trustme.LeafCert) -> bytes:
-    """The key as Java reads it."""
+    """Return the key in PKCS #8, the only form that Java reads."""
     from cryptography.hazmat.primitives import serialization
 
     key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
@@ -110,7 +110,7 @@ def secure(request: pytest.FixtureRequest, running: Running, tmp_path_factory: p
 
 
 def proxy_settings(cluster: Cluster, folder: Path, authority: str) -> dict[str, Any]:
-    """TLS with one certificate on both sides, and SASL that passes through."""
+    """Return settings for TLS with one certificate on both sides, and SASL that passes through."""
     (folder / "ca.pem").write_text(authority)
     keystore = str(folder / "keystore.pem")
     upstream = {
@@ -217,7 +217,7 @@ async def held(consumer: ShareConsumer, count: int) -> list[Any]:
     return got
 
 
-async def test_what_a_share_consumer_holds_outlives_the_sessions_of_sasl(secure: Secure, fresh: Fresh) -> None:
+async def test_records_that_a_share_consumer_holds_outlive_sasl_sessions(secure: Secure, fresh: Fresh) -> None:
     """A share session ends with its connection, and its locks with it: so sessions are renewed where they are."""
     topic, group = filled(secure, fresh("topic"), 5)[0].topic, fresh("group")
     await trio.to_thread.run_sync(from_the_start, secure, group)

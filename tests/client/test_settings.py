@@ -22,12 +22,12 @@ def test_servers_are_listed_once_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("text", ["a:0", "a:65536", "a:x", ":9092", "http://a:1", "[]:1"])
-def test_what_is_no_server_is_named(text: str) -> None:
+def test_a_text_that_is_no_server_is_named(text: str) -> None:
     with pytest.raises(ConfigurationError, match="write host:port"):
         addresses(text)
 
 
-def test_no_server_is_a_mistake() -> None:
+def test_a_bootstrap_without_servers_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="bootstrap names no server"):
         addresses(" , ")
 
@@ -115,7 +115,7 @@ def test_a_bootstrap_of_another_type_is_named() -> None:
         open_consumer([wrong])
 
 
-def test_tls_and_sasl() -> None:
+def test_tls_and_sasl_options_become_context_and_identity() -> None:
     context = ssl.create_default_context()
     custom_tls, default = connections(tls=context).tls, connections(tls=True).tls
     assert custom_tls is not None

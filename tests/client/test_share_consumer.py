@@ -99,7 +99,7 @@ async def test_iteration_gives_record_by_record(autojump_clock: Clock) -> None:
         assert got == list(range(5))
 
 
-async def test_what_a_loop_was_not_given_is_not_accepted(autojump_clock: Clock) -> None:
+async def test_records_that_a_loop_did_not_reach_are_not_accepted(autojump_clock: Clock) -> None:
     """In the implicit mode a commit accepts the returned records; a poll returns the rest."""
     kafka = kafka_with(5)
     async with share_cluster(kafka) as brokers:
@@ -232,7 +232,7 @@ async def test_work_that_does_not_notice_a_lost_lock_gets_an_error_at_its_end(au
             await work()
 
 
-async def test_renew_by_call(autojump_clock: Clock) -> None:
+async def test_each_renewal_extends_the_lock_until_renewals_end(autojump_clock: Clock) -> None:
     kafka = kafka_with(2, lock_s=4.0)
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
         records = await consumer.poll()

@@ -147,7 +147,7 @@ async def test_members_divide_the_work_and_nothing_is_delivered_again(bootstrap:
     assert {record.delivery_count for record in got} == {1}
 
 
-async def test_what_is_accepted_rejected_and_released(bootstrap: str, fresh: Fresh) -> None:
+async def test_only_released_records_are_delivered_again(bootstrap: str, fresh: Fresh) -> None:
     """R003-7: how long locks last is known once something was fetched."""
     world = World(bootstrap, fresh)
     world.produce(3)

@@ -49,7 +49,7 @@ async def read(consumer: Consumer, count: int, partition: TopicPartition = A0) -
 
 
 async def read_child_to(consumer: Consumer, offset: int) -> None:
-    """Up to before that offset; the main flow waits for records."""
+    """Poll until the child has read all offsets below this one. The main flow waits for records."""
     with trio.fail_after(60):
         while not (left := consumer.catching_up().get(A0)) or left[0].start < offset:
             await consumer.poll(1, max_records=5)

@@ -24,7 +24,7 @@ ABSENT = ("absent", 0)
 
 @pytest.fixture
 def dead_port() -> Iterator[str]:
-    """Bound and not listened at."""
+    """Yield the address of a port that is bound and not listened on."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
@@ -32,7 +32,7 @@ def dead_port() -> Iterator[str]:
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Not on stderr."""
+        """Write nothing to stderr."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def web_server() -> Iterator[str]:
 
 
 async def every_call_ends(consumer: Consumer, *words: str) -> None:
-    """All calls that wait for brokers, each at the same time."""
+    """Make all calls that wait for brokers at the same time. Check that each times out with these words."""
     calls: list[Callable[[], Any]] = [
         lambda: consumer.end_offsets([ABSENT]),
         lambda: consumer.beginning_offsets([ABSENT]),

@@ -74,7 +74,7 @@ class Group:
         await self._nursery.start(self._run)
 
     def leave(self) -> None:
-        """The last one."""
+        """Let the last member leave."""
         self.members.pop()
         self._stops.pop().cancel()
 

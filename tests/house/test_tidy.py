@@ -29,7 +29,6 @@ NO_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 WITHOUT_TEST: dict[str, str] = {
     f"{ROOMS}/__main__.py": "three lines; run by tests/app/test_cli.py",
     f"{ROOMS}/brokers/interfaces.py": "shapes only",
-    f"{ROOMS}/client/rebalance_listener.py": "callbacks that do nothing; heard in tests/client/test_consumer.py",
     f"{ROOMS}/conformance/judge/events.py": "shapes only",
     f"{ROOMS}/conformance/target/interfaces.py": "shapes only",
     f"{ROOMS}/forwarding/served/interfaces.py": "a shape only",

@@ -25,7 +25,7 @@ class Polled(Protocol):
     """An application that is driven: one of ours, or a stock client's."""
 
     def poll(self) -> Any:
-        """One turn."""
+        """Poll once."""
         ...
 
 

@@ -25,7 +25,7 @@ def backoff() -> RetryBackoff:
 
 
 def found_coordinator(node_id: int = 1) -> CoordinatorRequests:
-    """A coordinator that is known."""
+    """Return the requests of a coordinator that is known."""
     manager = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
     manager.start(NOW)
     manager.find(NOW, "a test")
@@ -34,7 +34,7 @@ def found_coordinator(node_id: int = 1) -> CoordinatorRequests:
 
 
 def known_topics(**topics: int) -> MetadataRequests:
-    """Topics whose partitions are led by nodes 1 and 2 in turn, in epoch 5."""
+    """Return metadata of topics whose partitions are led by nodes 1 and 2 in turn, in epoch 5."""
     manager = MetadataRequests(OPTIONS, backoff())
     manager.watch(topics)
     on_topics(manager, only(manager), **topics)
@@ -62,7 +62,7 @@ def on_topics(
 
 
 def only(manager: Any, now: float = NOW) -> UnsentRequest:
-    """The one request that it wants to send; written and read once, in its lowest and its highest version."""
+    """Return the only request that the manager sends, encoded and decoded in its lowest and its highest version."""
     (request,) = manager.poll(now).requests
     for version in request.versions:
         crossed(request.message, version)
@@ -77,7 +77,7 @@ def nothing(manager: Any, now: float = NOW) -> float:
 
 
 def respond(manager: Any, request: UnsentRequest, now: float = NOW, **fields: Any) -> list[Any]:
-    """A response of these fields; structures may be given as dicts."""
+    """Respond with these fields; structures may be given as dicts. Return the events."""
     name = f"{request.api}Response"
     message = registry.message(name)
     response = message(**{key: _built(message, name, key, value) for key, value in fields.items()})
@@ -98,7 +98,7 @@ def assign(
     member: Any, request: UnsentRequest, now: float = NOW, *, epoch: int, partitions: str | None = None,
     topic: str = "p", code: int = 0,
 ) -> list[Any]:  # fmt: skip
-    """A response to a heartbeat of member "m"; `partitions`: the digits of the assigned ones, None for no change."""
+    """Respond to a heartbeat of member "m"; `partitions`: the digits of the assigned ones, None for no change."""
     response = registry.message(f"{request.api}Response")
     assignment = None
     if partitions is not None:

@@ -8,6 +8,6 @@ from kafka_share_proxy.wire.definitions import registry
 
 
 def crossed(message: Any, version: int) -> Any:
-    """Written and read once: everything that is sent can be."""
+    """Return a message after it was encoded and decoded, as everything that is sent must be."""
     codec = registry.codec(type(message).__name__, version)
     return codec.decode(codec.encode(message))

@@ -130,7 +130,7 @@ class ShareGroupFake:
     # Sessions
 
     def end_session(self, node_id: int, member: str) -> None:
-        """Its connection has ended."""
+        """Release what a member holds at a node, as when its connection ends."""
         session = self.sessions.pop((node_id, member), None)
         if session is not None:
             self.release_all(member, session)
@@ -145,7 +145,7 @@ class ShareGroupFake:
         return self.shares.setdefault(partition, FakeShare())
 
     def check_epoch(self, node_id: int, member: str, epoch: int) -> int:
-        """An error, or 0 and the session counts on."""
+        """Return an error code, or 0 after increasing the epoch of the session."""
         session = self.sessions.get((node_id, member))
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -185,7 +185,7 @@ class ShareGroupFake:
     # Records
 
     def acquire(self, member: str, partition: TopicPartition, most: int, now: float) -> list[tuple[int, int, int]]:
-        """Offsets of records that are free: first, last, count."""
+        """Acquire free records. Return first offset, last offset and delivery count of each range."""
         share, acquired = self.share(partition), []
         for batch in self.kafka.records.get(partition, []):
             header = next(iter_batches(batch))
@@ -220,7 +220,7 @@ class ShareKafka(FakeKafka):
         return self.moved.get(partition, super().leader(partition))
 
     def move(self, partition: TopicPartition, node_id: int) -> None:
-        """Another node leads: it knows of no locks."""
+        """Change the leader. The new one knows of no locks."""
         self.moved[partition] = node_id
         self.leader_epoch += 1
         self.share.share(partition).locks.clear()
@@ -375,7 +375,7 @@ class ShareMember:
         return delivery
 
     def offsets(self, seconds: float = 5.0) -> list[tuple[int, int, int]]:
-        """Partition, offset and delivery count of what one poll returns."""
+        """Poll once. Return partition, offset and delivery count of each record."""
         return [
             (part.partition.partition, offset, part.delivery_count)
             for part in self.poll(seconds).parts

@@ -57,7 +57,7 @@ def live(request: pytest.FixtureRequest, release: str, fresh: Callable[[str], st
 
 
 def committed(live: Live, member: Member) -> None:
-    """It commits all it was given."""
+    """Run until a member has committed all records that it was given."""
     ends = Counter(place for place, _ in member.got)
     member.handle(Commit(1000 + len(member.got), {place: OffsetAndMetadata(count) for place, count in ends.items()}))
     live.world.until(lambda: 1000 + len(member.got) in member.results(), [member])
@@ -154,7 +154,7 @@ def test_a000_2_what_is_delayed_goes_to_a_stock_member_only_when_it_is_released(
 
 
 def commit_while_delaying(live: Live, a: Member, stock: Stock) -> None:
-    """While it delays on."""
+    """Commit while the member goes on delaying."""
     a.handle(Commit(1, {place: OffsetAndMetadata(RECORDS) for place in live.places}))
     for _ in range(200):
         if 1 in a.results():

@@ -17,7 +17,7 @@ KINDS = (ConsumerOptions, ShareConsumerOptions)
     ({"request_timeout_s": -1.0}, r"request\.timeout\.ms must be above 0"),
     ({"fetch_max_bytes": 0}, r"fetch\.max\.bytes must be above 0"),
 ])  # fmt: skip
-def test_what_cannot_work_is_named(kind: type[ClientOptions], options: dict[str, object], text: str) -> None:
+def test_an_option_that_cannot_work_is_named(kind: type[ClientOptions], options: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         kind(group_id="g", **options)  # type: ignore[arg-type]
 

@@ -47,7 +47,7 @@ def world_of(protocol: str, **topics: int) -> World:
 
 
 def alone(protocol: str, **options: object) -> tuple[World, Member]:
-    """One member that has both partitions."""
+    """Return a world and its only member, which has both partitions."""
     world = world_of(protocol)
     member = world.member("a", **PROTOCOLS[protocol], **options).subscribe("p")
     world.until(lambda: member.core.flow.owned == {P0, P1} and member.chain()[-1] == "STABLE", [member])
@@ -70,12 +70,12 @@ def offsets(**numbers: int) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 @ALL
-def test_first_join(protocol: str) -> None:
+def test_a_first_join_ends_in_the_state_stable(protocol: str) -> None:
     _, member = alone(protocol)
     assert member.chain() == JOINED
 
 
-def test_eager_rebalance() -> None:
+def test_a_member_goes_through_the_states_of_an_eager_rebalance() -> None:
     world, a = alone("eager")
     b = joining(world, "eager")
     world.until(lambda: len(positions(a)) == len(positions(b)) == 1, [a, b])
@@ -85,7 +85,7 @@ def test_eager_rebalance() -> None:
 
 
 @KEEPING
-def test_cooperative_rebalance(protocol: str) -> None:
+def test_a_member_goes_through_the_states_of_a_cooperative_rebalance(protocol: str) -> None:
     world, a = alone(protocol)
     b = joining(world, protocol)
     world.until(lambda: len(positions(a)) == len(positions(b)) == 1, [a, b])
@@ -97,7 +97,7 @@ def test_cooperative_rebalance(protocol: str) -> None:
 
 
 @ALL
-def test_what_is_released_is_committed_before_the_member_joins_again(protocol: str) -> None:
+def test_released_partitions_are_committed_before_the_member_joins_again(protocol: str) -> None:
     world, a = alone(protocol, auto_commit_interval_s=100.0)
     for place in (P0, P1):
         world.kafka.produce(place, 10)
@@ -413,7 +413,7 @@ def test_unsubscribing_commits_what_was_consumed_and_then_leaves(protocol: str) 
     assert a.got[-1] == (P0, 7)
 
 
-def test_seek_pause_and_resume() -> None:
+def test_a_seek_moves_the_position_and_a_paused_partition_is_not_read() -> None:
     world = World(FakeKafka(p=2))
     a = world.member("a", group_id=None)
     a.handle(Assign(frozenset({P0, P1})))

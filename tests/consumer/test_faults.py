@@ -41,7 +41,7 @@ def lost(kind: FailureKind) -> Any:
 
 
 def reads_on(world: World, member: Member) -> None:
-    """It has both partitions, is stable, reads what is produced, and commits."""
+    """Check that a member has both partitions, is stable, reads new records, and commits."""
     world.until(lambda: positions(member) == {P0, P1} and member.chain()[-1] == "STABLE", [member], 120)
     before = len(member.got)
     world.kafka.produce(P0, 1)
@@ -213,7 +213,7 @@ def test_a_position_that_may_not_be_found_is_tried_again_with_pauses(api: str) -
     assert "AUTHORIZATION_FAILED" in str(member.of(BackgroundError)[0].error)
 
 
-def test_errors_that_come_again_and_again_wait_for_the_application_once() -> None:
+def test_a_repeated_error_waits_for_the_application_once() -> None:
     world, member = alone("cooperative", auto_offset_reset="none", max_poll_interval_s=1000.0)
     nowhere = ["p-0: nothing is committed, and auto.offset.reset is none; seek"]
     assert [str(each.error) for each in member.of(BackgroundError)[:1]] == nowhere

@@ -26,7 +26,7 @@ class Options:
 
 
 @pytest.mark.parametrize("options", [Options(), Options(wait_s=1, limit=0), Options(wait_s=SECONDS_MAX, limit=None)])
-def test_good_options_have_no_mistake(options: Options) -> None:
+def test_valid_options_have_no_mistake(options: Options) -> None:
     assert mistakes(options) == []
 
 
@@ -60,10 +60,10 @@ def test_names_are_those_of_the_fields() -> None:
         (1, callable, False),
     ],
 )
-def test_types_are_compared_as_people_mean_them(value: object, hint: object, fits: bool) -> None:
+def test_an_int_is_a_float_a_bool_is_no_number_and_a_list_is_a_tuple(value: object, hint: object, fits: bool) -> None:
     assert matches(value, hint) is fits
 
 
-def test_a_range_says_what_is_wrong() -> None:
+def test_a_range_names_the_bound_that_a_value_exceeds() -> None:
     assert Range(above=0).wrong(1) == ""
     assert Range(least=2, most=3).wrong(4) == "must be at most 3"

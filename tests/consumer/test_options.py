@@ -19,7 +19,7 @@ from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptio
     ({"max_poll_interval_s": 0.0}, r"max\.poll\.interval\.ms must be above 0"),
     ({"max_revoke_delay_s": -1.0}, "max_revoke_delay must be above 0"),
 ])  # fmt: skip
-def test_what_cannot_work_is_named(options: dict[str, object], text: str) -> None:
+def test_an_option_that_cannot_work_is_named(options: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         ConsumerOptions(**options)  # type: ignore[arg-type]
 

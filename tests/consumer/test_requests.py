@@ -29,6 +29,6 @@ def test_jitter_is_a_fifth_either_way(drawn: float, pause: float) -> None:
     assert backoff.ready_at == pytest.approx(pause)
 
 
-def test_failures_that_may_pass() -> None:
+def test_a_lost_connection_and_a_timeout_are_retriable() -> None:
     passing = {kind for kind in FailureKind if RequestFailure(kind).is_retriable}
     assert passing == {FailureKind.DISCONNECTED, FailureKind.TIMED_OUT}

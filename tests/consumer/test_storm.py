@@ -42,7 +42,7 @@ class Storm:
         self.join()
 
     def lossy(self, reply: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Process the request, and sometimes lose the response."""
+        """Return a reply function that sometimes loses the response of a processed request."""
         if self.choose.random() >= LOST_SHARE:
             return reply
         return lambda _: reply(RequestFailure(FailureKind.DISCONNECTED))
@@ -98,7 +98,7 @@ class Storm:
         assert len(held) == len(set(held))
 
     def expected(self) -> set[TopicPartition]:
-        """Partitions that a member subscribes to."""
+        """Return the partitions of all topics to which a member subscribes."""
         topics = {topic for member in self.world.members for topic in self.topics[member]}
         return {place for place in EVERY if place.topic in topics}
 

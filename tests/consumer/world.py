@@ -257,7 +257,7 @@ class Member:
         self.core.start(world.now)
 
     def poll(self) -> PollOutcome:
-        """The application's poll, which returns what is there, and acknowledges what it was assigned."""
+        """Poll as the application does: return what is there, and acknowledge what was assigned."""
         self.core.begin_poll(self.world.now)
         self.world.settle()
         outcome = self.end_poll()
@@ -292,7 +292,7 @@ class Member:
         return self
 
     def chain(self) -> list[str]:
-        """States of the rebalance, from the first to the present one."""
+        """Return the states of the rebalance, from the first to the present one."""
         return [state.name for state in self.core.rebalance_trace.chain()]
 
     def results(self) -> dict[int, CallDone]:
@@ -302,7 +302,7 @@ class Member:
         return {each.call_id: each for each in done}
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """Events of one kind so far."""
+        """Return the events of one kind so far."""
         self.collect()
         return [each for each in self.events if isinstance(each, kind)]
 
@@ -326,7 +326,7 @@ class World:
         return self.members[-1]
 
     def kill(self, member: Member) -> None:
-        """Its process ends without a word."""
+        """End the process of a member, which sends nothing."""
         self.members.remove(member)
 
     def at(self, when: float, action: Callable[[], None]) -> None:

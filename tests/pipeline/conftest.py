@@ -121,7 +121,7 @@ class Story(NamedTuple):
 
 @pytest.fixture(scope="session")
 def story(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Made without a task in Python, as small input is."""
+    """Make the tables of `audit_story` without a task in Python, as for small input."""
     from kafka_share_proxy.pipeline.audit import audit_job
 
     folder = tmp_path_factory.mktemp("story")
@@ -151,7 +151,7 @@ def whole_report(spark: Any, story_lake: Path) -> Any:
 
 
 def _end_jvm() -> None:
-    """It would live as long as this process; it ends when its input is closed."""
+    """Close the input of the JVM, which ends it. It would live as long as this process."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None

@@ -30,7 +30,7 @@ def test_the_recipes_do_what_they_describe() -> None:
     assert outcome.failed == 0
 
 
-def test_every_name_is_there_and_says_what_it_is() -> None:
+def test_every_public_name_exists_and_has_a_docstring() -> None:
     names = kafka_share_proxy.__all__
     assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert dir(kafka_share_proxy) == sorted(names)
@@ -93,7 +93,7 @@ def test_the_pipeline_is_loaded_when_it_is_used_and_spark_when_a_session_is_open
     assert {"pyspark", "pyarrow", "numpy", "trio", "typer"}.isdisjoint(modules)
 
 
-def test_a_name_that_is_not_there_is_an_error_of_the_usual_kind() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'open_producer'"):
         kafka_share_proxy.open_producer  # noqa: B018 - looking is what raises
 

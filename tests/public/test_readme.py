@@ -9,7 +9,7 @@ from tests.support import documents
 LINES_MAX = 200
 
 
-def test_it_is_short() -> None:
+def test_the_readme_is_short() -> None:
     assert len(documents.README.read_text(encoding="utf-8").splitlines()) <= LINES_MAX
 
 

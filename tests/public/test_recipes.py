@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,27 +18,18 @@ from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.test_real_brokers import EARLIEST, QUIET, read
+from tests.support.documents import docstring_function
 from tests.support.target_caller import Caller
 from tests.support.target_client import served
 
 Clock = trio.testing.MockClock
+recipe = partial(docstring_function, recipes)
 OPTIONS: dict[str, Any] = {
     "group": "g",
     "topics": ["a"],
     "auto_offset_reset": "earliest",
     "assignors": ("cooperative-sticky",),
 }
-
-
-def recipe(name: str) -> Callable[..., Any]:
-    """The function of one block."""
-    assert recipes.__doc__ is not None
-    blocks = re.findall(r"\n\n((?: {4}.*\n|\n)+)", recipes.__doc__)
-    (code,) = [textwrap.dedent(block) for block in blocks if f"async def {name}(" in block]
-    names: dict[str, Any] = {}
-    exec(compile(code, f"recipe {name}", "exec"), names)
-    function: Callable[..., Any] = names[name]
-    return function
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:

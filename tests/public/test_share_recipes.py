@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,22 +13,13 @@ import trio
 from kafka_share_proxy import share_recipes
 from kafka_share_proxy.conformance.target.controlled import ControlledTarget
 
+from tests.support.documents import docstring_function
 from tests.support.target_client import NODES, served
 
 LOCK_S = 15
 """Shortest duration of a lock that a broker allows by default."""
 Clock = trio.testing.MockClock
-
-
-def recipe(name: str) -> Callable[..., Any]:
-    """The function of one block."""
-    assert share_recipes.__doc__ is not None
-    blocks = re.findall(r"\n\n((?: {4}.*\n|\n)+)", share_recipes.__doc__)
-    (code,) = [textwrap.dedent(block) for block in blocks if f"async def {name}(" in block]
-    names: dict[str, Any] = {}
-    exec(compile(code, f"recipe {name}", "exec"), names)
-    function: Callable[..., Any] = names[name]
-    return function
+recipe = partial(docstring_function, share_recipes)
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ PLAIN, SHARED = "open_consumer(", "open_share_consumer("
 
 
 def program(call: str) -> str:
-    """The whole program of the page with a call."""
+    """Return the whole program of the page with a call."""
     (code,) = [each for each in documents.blocks(documents.TRIO, "python") if call in each and "trio.run(main)" in each]
     return code
 

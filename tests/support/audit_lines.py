@@ -16,7 +16,7 @@ TYPES: Mapping[str, Any] = {"integer": int, "string": str, "null": type(None), "
 
 
 def waiting(log: EventLog, proxy_id: str = "p", topic_name: Callable[[bytes], str] = bytes.hex) -> list[dict[str, Any]]:
-    """All that wait to be written; they do not wait any longer."""
+    """Take all events that wait to be written from the log. Return them."""
     return events(log.take(1_000_000, proxy_id, "c", topic_name))
 
 
@@ -26,7 +26,7 @@ def events(lines: Iterable[bytes | str]) -> list[dict[str, Any]]:
 
 
 def event(line: bytes | str) -> dict[str, Any]:
-    """One line."""
+    """Return the event of one line. AssertionError: the schema does not allow it."""
     fields: dict[str, Any] = json.loads(line)
     mistakes = list(_mistakes(fields, SCHEMA, "event")) + list(_mistakes(fields, KINDS[fields["kind"]], fields["kind"]))
     expected = [*SCHEMA["properties"], *(name for name in KINDS[fields["kind"]]["properties"] if name != "kind")]
@@ -37,7 +37,7 @@ def event(line: bytes | str) -> dict[str, Any]:
 
 
 def _mistakes(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    """The part of JSON Schema that our schema uses."""
+    """Compare a value with a schema. Supports the keywords that our schema uses."""
     types = schema.get("type", [])
     allowed = tuple(TYPES[name] for name in ([types] if isinstance(types, str) else types))
     if allowed and (not isinstance(value, allowed) or isinstance(value, bool)):

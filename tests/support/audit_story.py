@@ -35,7 +35,10 @@ def write(folder: Path, name: str, lines: list[str], end: str = "\n") -> None:
 
 
 def blocked_events() -> list[str]:
-    """10 is settled at +1 s; 11 was renewed by `slow` and settled at +9 s, when 12-19 were done already."""
+    """Return events of a group.
+
+    10 is settled at +1 s; 11 was renewed by `slow` and settled at +9 s, when 12-19 were done already.
+    """
     proxy = Proxy("one")
     proxy.settle(NOON + 1_000, 10, 10, start_offset=10, member="quick")
     proxy.settle(NOON + 5_000, 12, 19, start_offset=11, member="quick")
@@ -48,7 +51,7 @@ def blocked_events() -> list[str]:
 
 
 def load_events() -> list[str]:
-    """One proxy owns the group and knows the totals, the other one saw the keys."""
+    """Return load events of two proxies: one owns the group and knows the totals, the other one saw the keys."""
     owner, edge = Proxy("owner"), Proxy("edge")
     nothing = {"sampled": 0, "sampled_bytes": 0, "buckets": {}, "interval_ms": 60_000, "group": None}
     owner.event("load", NOON, rows=1_000, bytes=50_000, hold_ms=9_000, **nothing)
@@ -62,7 +65,10 @@ def load_events() -> list[str]:
 
 
 def view_events() -> list[str]:
-    """Two members with the assignor range read a view of two base partitions: three quarters are in the first one."""
+    """Return events of a view of two base partitions, of which the first has three quarters of the records.
+
+    Two members with the assignor range read it.
+    """
     proxy = Proxy("views")
     view = {"view": "__view.r2.orders"}
     for number, members in ((1, 2), (2, None)):
@@ -88,7 +94,7 @@ def view_events() -> list[str]:
 
 
 def queue_events() -> list[str]:
-    """A queue that was handed over and taken back.
+    """Return events of a queue that was handed over and taken back.
 
     30 waited 2 s and then 4 s, 31 to 33 were rejected, 40 reached the limit, and 9 records waited for 50.
     """

@@ -35,14 +35,14 @@ class BadNetwork:
         self._open.close()
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
-        """For `connect=` of a consumer."""
+        """Connect to an address through a relay. An argument for `connect=` of a consumer."""
         self.dialled += 1
         if (host, port) not in self._relays:
             self._relays[host, port] = self._open.enter_context(Relay(f"{host}:{port}"))
         return await trio.open_tcp_stream(HOST, self._relays[host, port].port)
 
     async def misbehave(self, seconds: float) -> None:
-        """One fault after the other; then the network is good again."""
+        """Cause one fault after the other for this time. Then the network is good again."""
         end = trio.current_time() + seconds
         while trio.current_time() < end:
             fault = self._dice.choice((self._stall, self._trickle, self._cut, self._lose_responses, self._refuse))

@@ -79,7 +79,7 @@ class Measured:
     bound: Bound = CALM
 
     def percentile_s(self, share: float) -> float:
-        """The wait that this share of all did not exceed."""
+        """Return the wait that this share of all requests did not exceed."""
         ordered = sorted(self.waits_s)
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
@@ -124,7 +124,7 @@ class Bystander:
         self._connection.close()
 
     def beside(self, requests: Sequence[Hostile], seconds: float, bound: Bound) -> Measured:
-        """While one client sends all of these, each once at least, again until the time is over."""
+        """Measure while one client sends all of these requests, each at least once, until the time is over."""
         measured, ended = Measured(bound=bound), threading.Event()
         hostile = threading.Thread(target=_play, args=(self._front.port, requests, seconds, measured, ended))
         longest_turn_s(self._front)
@@ -266,7 +266,7 @@ def _play(port: int, requests: Sequence[Hostile], seconds: float, measured: Meas
 
 
 def _send(port: int, frame: bytes, measured: Measured) -> None:
-    """One large request; its response, or being closed, is all the same here."""
+    """Send one large request. A response and a closed connection are both accepted."""
     measured.sent += 1
     measured.largest = max(measured.largest, len(frame))
     with socket.create_connection(("127.0.0.1", port), RESPONSE_S) as sock, contextlib.suppress(OSError):

@@ -86,7 +86,7 @@ class ConfluentMember:
 
 
 def settle(*members: ConfluentMember) -> None:
-    """Until each member of a group has one partition."""
+    """Poll the members until each of them has one partition."""
 
     def are_settled() -> bool:
         for member in members:

@@ -67,7 +67,7 @@ class CommitTopic:
         return entry.committed_offset, entry.metadata.rstrip("\0")
 
     def log(self, group: str) -> list[tuple[int, bytes, bytes | None]]:
-        """All records of the partition that holds a group: offset, key, value."""
+        """Return all records of the partition that holds a group: offset, key, value."""
         topic: Topic = until(lambda: self.raw.topic(TOPIC), f"topic {TOPIC}")
         partition = state_partition(group)
         entries: list[tuple[int, bytes, bytes | None]] = []
@@ -97,7 +97,7 @@ class CommitTopic:
         ]
 
     def dump(self, group: str, topic: str, partition: int = 0) -> list[Dumped]:
-        """Records about ranges of one partition of a group, in the order of the log."""
+        """Return the records about ranges of one partition of a group, in the order of the log."""
         entries = []
         for offset, raw_key, value in self.log(group):
             key = _decoded(raw_key)
@@ -106,7 +106,7 @@ class CommitTopic:
         return entries
 
     def live(self, group: str, topic: str, partition: int = 0) -> str:
-        """The stored ranges: those that are left once the log is compacted, and those in the broker's metadata."""
+        """Return the stored ranges: those in the log after compaction, and those in the broker's metadata."""
         last: dict[RangeKey, RangeValue | None] = {each.key: each.value for each in self.dump(group, topic, partition)}
         spans = sorted(
             (key.first, key.last) for key, value in last.items() if value is not None and value.metadata != BINDING

@@ -113,7 +113,7 @@ class Coordinator:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_long else ErrorCode.NONE
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """EndTxn of all that this producer has pending."""
+        """End the transaction of this producer: its pending offsets are committed or dropped."""
         for place, (producer, committed) in list(self.pending.items()):
             if producer == producer_id:
                 del self.pending[place]
@@ -263,14 +263,14 @@ class CommitWorld:
         self.serve()
 
     def serve(self) -> None:
-        """The handlers."""
+        """Make the handlers of individual commits."""
         self.served: Mapping[int, Served] = {
             **commit_apis.commits(self.services),
             **commit_apis.deletions(self.services),
         }
 
     async def restart(self, state: str | None = None) -> None:
-        """Another owner: all that is known is what is in the topic, and at the broker."""
+        """Replace the owner. The new one knows only what is in the topic and at the broker."""
         self.in_metadata = (state or self.state) != "topic"
         self.services.options = replace(self.services.options, in_metadata=self.in_metadata)
         self.services.held = HeldCommits(in_metadata=self.in_metadata)
@@ -362,7 +362,7 @@ class CommitWorld:
         connection: Connection | None = None,
         **fields: Any,
     ) -> Sent:
-        """OffsetCommit of one partition."""
+        """Send an OffsetCommit of one partition."""
         return self.commit_many([(topic, partition, offset, text)], group, version, connection, **fields)
 
     def commit_many(
@@ -387,7 +387,7 @@ class CommitWorld:
         producer: tuple[int, int] = PRODUCER,
         version: int = 4,
     ) -> Sent:
-        """TxnOffsetCommit of one partition of t."""
+        """Send a TxnOffsetCommit of one partition of t."""
         request = registry.message("TxnOffsetCommitRequest")
         topics = self._topics(request, "TxnOffsetCommitRequest", [("t", partition, offset, text)], -1)
         message = request(
@@ -416,7 +416,7 @@ class CommitWorld:
         return list(topics.values())
 
     def fetch(self, *, group: str = "g", version: int = 7, stable: bool = False, everything: bool = False) -> Sent:
-        """OffsetFetch of partition 0 of t, or of everything."""
+        """Send an OffsetFetch of partition 0 of t, or of everything."""
         request = registry.message("OffsetFetchRequest")
         topic = self.cluster.topics["t"]
         if version < 8:
@@ -433,7 +433,7 @@ class CommitWorld:
         return self.send(OFFSET_FETCH, version, message)
 
     def request_to_delete(self, *groups: str) -> Sent:
-        """DeleteGroups."""
+        """Send DeleteGroups of these groups."""
         return self.send(DELETE_GROUPS, 2, registry.message("DeleteGroupsRequest")(groups_names=list(groups)))
 
     def committed(self, **options: Any) -> tuple[int, str]:
@@ -449,7 +449,7 @@ class CommitWorld:
 
     @property
     def topic(self) -> dict[CommitKey, bytes]:
-        """The topic of ranges after compaction."""
+        """Return the content of the topic of ranges after compaction."""
         return dict(self.journal.values)
 
     def ranges(self, group: str = "g", partition: int = 0) -> str:

@@ -34,7 +34,7 @@ class Job:
         """All of them: one that is collected waits for its brokers, and keeps the interpreter meanwhile."""
 
     def attempt(self, *, aborts: bool = False) -> bool:
-        """One transaction; whether everything was done before. Raises KafkaException."""
+        """Run one transaction. Return True if everything was done before. Raises KafkaException."""
         producer = self._producer()  # first: while a transaction is open its commits are not visible
         member = ConfluentMember(self.bootstrap, self.group, self.topic, **SOON_LOST)
         try:
@@ -58,7 +58,7 @@ class Job:
             member.close()
 
     def _producer(self) -> Producer:
-        """A new one, which fences the last and ends its transaction."""
+        """Return a new producer, which fences the last one and ends its transaction."""
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "transactional.id": f"job-{self.group}", "log_level": 2}
         )
@@ -67,7 +67,7 @@ class Job:
         return producer
 
     def _take(self, ledger: OffsetLedger) -> list[tuple[int, bytes]]:
-        """Records that are not done, from the ledger's offset on."""
+        """Return records that are not done, from the ledger's offset on."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "log_level": 2})
         consumer.assign([TopicPartition(self.topic, 0, ledger.offset or 0)])
         records: list[tuple[int, bytes]] = []
@@ -106,7 +106,7 @@ class Job:
 
 
 def main(bootstrap: str, topic: str, output: str, group: str, records: str, seed: str) -> int:
-    """Attempts until everything is done; the exit status."""
+    """Repeat attempts until everything is done. Return the exit status."""
     job = Job(bootstrap, topic, output, group, int(records), int(seed))
     for _ in range(60):
         try:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"
@@ -55,6 +59,16 @@ def block(document: Path, language: str, containing: str) -> str:
     """Return the only fenced block of a language that contains a text."""
     (code_block,) = [code for code in blocks(document, language) if containing in code]
     return code_block
+
+
+def docstring_function(module: ModuleType, name: str) -> Callable[..., Any]:
+    """Return a coroutine function, compiled from the only indented block in a module's docstring that defines it."""
+    examples = re.findall(r"\n\n((?: {4}.*\n|\n)+)", module.__doc__ or "")
+    (code,) = [textwrap.dedent(each) for each in examples if f"async def {name}(" in each]
+    names: dict[str, Any] = {}
+    exec(compile(code, f"{module.__name__} {name}", "exec"), names)
+    function: Callable[..., Any] = names[name]
+    return function
 
 
 def links(document: Path) -> list[str]:

@@ -62,7 +62,7 @@ class Requests:
         self._samples = Samples(seed, self._restrict)
 
     def draw(self, key: int) -> tuple[int, Any]:
-        """(version, request)"""
+        """Draw a request of this API. Return its version and the request."""
         first, last = registry.versions(key)
         version = self._random.randint(first, min(last, CAPS.get(key, last)))
         return version, self._samples.message(registry.request_spec(key), version)
@@ -164,7 +164,7 @@ class Shares:
         return [*self._ids, bytes(16), b"\xff" * 16]
 
     def connection(self, chosen: random.Random) -> Connection:
-        """A member's, or a new one."""
+        """Return the connection of a member, or a new one."""
         open_ones = [member.connection for member in self.members if member.connection.open]
         return chosen.choice([*open_ones, self.world.connect(chosen.choice((1, 2, -1)))])
 

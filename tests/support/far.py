@@ -109,7 +109,7 @@ class FarWorld(World):
         self.link()
 
     def link(self) -> None:
-        """A new link between the two."""
+        """Make a new link between the two proxies."""
         self.wire = Wire()
         edges = {FEATURE: ShareEdge(self.edge)}
         self.carried_shares = CarriedShareRequests(self.services, share_group_apis.of_owner(self.services))

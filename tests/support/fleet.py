@@ -68,7 +68,7 @@ class Fleet:
         return front
 
     def owned(self, name: str) -> int:
-        """How many state partitions a proxy serves."""
+        """Return how many state partitions a proxy serves; -1 while it serves no share groups."""
         ready, text = self.fronts[name].send_request("/readyz/share-groups")
         return int(json.loads(text)["state_partitions"]) if ready else -1
 
@@ -82,7 +82,7 @@ class Fleet:
         until(even, f"{', '.join(names)} to share all state partitions")
 
     def world(self, name: str, prefix: str) -> World:
-        """Clients of one of the proxies."""
+        """Return the clients of one of the proxies."""
         world = World("proxy", self.fronts[name].bootstrap, prefix)
         self.worlds.append(world)
         return world
@@ -103,7 +103,7 @@ def far_group(fleet: Fleet, world: World, edge: str, **settings: str) -> str:
 
 
 def elsewhere(world: World, member: Member, name: str) -> Member:
-    """Another member of the same group, at another proxy."""
+    """Return another member of the same group, at another proxy."""
     world._labels |= member.world._labels
     return Member(world, member.group, f"{name}-{member.member_id}"[:36])
 

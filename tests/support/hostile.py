@@ -126,7 +126,7 @@ def filled_response(key: int, version: int) -> Any:
 
 
 def _arrays(root: StructSpec, version: int, above: tuple[FieldSpec, ...] = ()) -> Iterator[tuple[FieldSpec, ...]]:
-    """The way to every array, those within elements of others included."""
+    """Yield the path to every array, those within elements of others included."""
     for field in present(root, version):
         if field.is_tagged(version):
             continue
@@ -185,7 +185,7 @@ def _string(field: FieldSpec, names: Names) -> str:
 
 
 def _filled(key: int, version: int, path: tuple[FieldSpec, ...], known: Names, names: Names, size: int) -> bytes | None:
-    """One array with as many elements as there is room for; None where the array has no place in this version."""
+    """Return a frame with one array as long as there is room for. None if the array has no place in this version."""
     empty, one = (_message(key, version, path, count, known, names) for count in (0, 1))
     flexible = version in registry.request_spec(key).flexible
     at = next(index for index in range(4, len(one)) if one[index] != empty[index])
@@ -203,7 +203,7 @@ def _filled(key: int, version: int, path: tuple[FieldSpec, ...], known: Names, n
 
 
 def _elements(field: FieldSpec, version: int) -> int:
-    """Elements of arrays that one element of this array brings: itself, and one in each array within."""
+    """Return how many array elements one element of this array adds: itself, and one in each array within."""
     if field.struct is None:
         return 1
     within = [each for each in present(field.struct, version) if each.is_array and not each.is_tagged(version)]

@@ -41,7 +41,7 @@ class Settle:
 
     @property
     def settled_at(self) -> int | None:
-        """Time of the result. None unless it says that the record is settled."""
+        """Return the time of the result. None unless it says that the record is settled."""
         return None if self.is_release or self.error is not None else self.confirmed
 
 
@@ -58,7 +58,7 @@ class KeyedLedger:
     _open: dict[tuple[str, Place], list[Settle]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, member: str, line: str) -> None:
-        """Understand one line of a member. Raises ValueError."""
+        """Process one line of a member. Raises ValueError."""
         kind, *words = line.split()
         self.counts[kind] += 1
         if kind == "E":

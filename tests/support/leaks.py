@@ -39,7 +39,7 @@ class SocketWatch:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
-        """After all fixtures of the test have ended."""
+        """Collect garbage after all fixtures of the test have ended, if it opened a socket."""
         yield
         if self._has_opened_socket:
             self._has_opened_socket = False

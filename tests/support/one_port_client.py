@@ -67,7 +67,7 @@ def confluent(topic: str, group: str, values: list[str]) -> tuple[list[str], lis
 
 
 def view(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str]]:
-    """Two members of a group read the view of the topic."""
+    """Read the view of the topic by two members of a group."""
     from confluent_kafka import Consumer, Producer
 
     producer = Producer(librdkafka())
@@ -88,7 +88,7 @@ def view(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str
 
 
 def share(topic: str, group: str, values: list[str]) -> tuple[list[str], list[str]]:
-    """Two members of a share group, which acknowledge by reading on."""
+    """Read by two members of a share group, which acknowledge with their next poll."""
     from confluent_kafka import Producer, ShareConsumer
 
     producer = Producer(librdkafka())

@@ -126,7 +126,7 @@ class ManualTimers:
 
     @property
     def planned(self) -> int:
-        """Timers that are neither rung nor cancelled."""
+        """Return how many timers have neither rung nor been cancelled."""
         return sum(timer.callback is not None for _, _, timer in self._planned)
 
 
@@ -169,7 +169,7 @@ class Log:
         keys: Sequence[bytes | None] = (),
         **batch: Any,
     ) -> range:
-        """One record batch more; its offsets. `keys`: of its first records; the others have none."""
+        """Append one record batch. Return its offsets. `keys`: of its first records; the others have none."""
         first = self.end
         padded = [*keys, *[None] * (count - len(keys))]
         batch_records = [records.Record(key, value, timestamp=timestamp) for key in padded]
@@ -179,7 +179,7 @@ class Log:
         return range(first, self.end)
 
     def read(self, offset: int, limit: int, read_committed: bool, *, at_least_one: bool) -> bytes:
-        """Whole batches from the one that holds the offset on."""
+        """Return whole batches from the one that holds the offset on."""
         until = self.stable if read_committed and self.stable is not None else self.end
         data = b""
         for _, last, batch in self.batches:
@@ -262,7 +262,7 @@ class Cluster:
             promise.set(response())
 
     def count(self, key: int) -> int:
-        """Requests of this API so far."""
+        """Return how many requests of this API have arrived."""
         return sum(request[0] == key for request in self.requested)
 
     def requests(self, key: int) -> list[Any]:
@@ -606,7 +606,7 @@ class Connection:
             on_behalf_of(self, callback)
 
     def lose_upstream(self) -> None:
-        """The broker hangs up."""
+        """Fail the requests in flight, as when the broker closes the connection."""
         for promise in self._requested:
             on_behalf_of(self, partial(promise.fail, UpstreamLost("the broker closed the connection")))
 
@@ -644,7 +644,7 @@ class Reply:
 
     @property
     def message(self) -> Any:
-        """The decoded response. Raises what the handler raised."""
+        """Return the decoded response. Raises what the handler raised."""
         assert self.task.finished, "no answer yet"
         if self.task.error is not None:
             raise self.task.error
@@ -725,7 +725,7 @@ class World:
         return Reply(task, key, version)
 
     def configure(self, group_id: str, **values: str) -> None:
-        """Settings of a group: `share_auto_offset_reset="earliest"`."""
+        """Configure a group: `share_auto_offset_reset="earliest"`."""
         settings = {name.replace("_", "."): value for name, value in values.items()}
         self.services.coordinator.store_settings(
             group_id, {**self.services.coordinator.stored_settings(group_id), **settings}
@@ -735,7 +735,7 @@ class World:
         return Member(self, group_id, member_id, node_id, version)
 
     def assert_idle(self) -> None:
-        """Nothing is left of requests that have ended."""
+        """Check that nothing is left of requests that have ended."""
         assert self.services.reads.reserved == 0
         assert self.services.reads.waiting == 0
         assert not self.services.reads.starting
@@ -886,7 +886,7 @@ def entries(response: Any) -> dict[tuple[bytes, int], Any]:
 
 
 def acquired(response: Any, topic: Topic | None = None, partition: int = 0) -> list[tuple[int, int, int]]:
-    """(first, last, delivery count) of one partition's AcquiredRecords, or of the only one there is."""
+    """Return (first, last, delivery count) of one partition's AcquiredRecords, or of the only one there is."""
     partition_entries = entries(response)
     if not partition_entries:
         return []

@@ -18,7 +18,7 @@ RUN_S = 240
 
 
 def need(tool: str) -> str:
-    """The path of a tool; skips the test when the machine has none."""
+    """Return the path of a tool, or skip the test if the machine has none."""
     path = shutil.which(tool)
     if path is None:
         pytest.skip(f"there is no {tool} on this machine")

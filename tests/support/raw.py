@@ -75,7 +75,7 @@ class Raw:
     # Connections
 
     def connect(self, to: Address | None = None) -> Connection:
-        """A new connection, authenticated if need be."""
+        """Return a new connection, authenticated if that is required."""
         connection = Connection(to or self.bootstrap[0], self._client_id)
         self._connections.append(connection)
         if self._sasl is not None:
@@ -83,7 +83,7 @@ class Raw:
         return connection
 
     def kept(self, to: Address | None = None) -> Connection:
-        """The connection to that address that requests without one of their own use."""
+        """Return the shared connection to that address, for requests without one of their own."""
         to = to or self.bootstrap[0]
         if to not in self._shared_connections:
             self._shared_connections[to] = self.connect(to)
@@ -104,14 +104,14 @@ class Raw:
         return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
     def view(self, name: str) -> Topic | None:
-        """The topic of a view, created if it is missing, once every partition has a leader."""
+        """Return the topic of a view, created if it is missing, once every partition has a leader."""
         partitions = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
         topics = [{"name": name, "partitions": partitions}]
         self.send_request("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics)
         return self.topic(name)
 
     def topic(self, name: str) -> Topic | None:
-        """The topic if it exists and every partition has a leader, or a view that a reader would be shown."""
+        """Return the topic if it exists and every partition has a leader, or a view that a reader would be shown."""
         response = self.send_request("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0]
         leaders = {partition.partition_index: partition.leader_id for partition in response.partitions}
         if response.error_code or not leaders or -1 in leaders.values():
@@ -168,7 +168,7 @@ class Raw:
         until(lambda: self.topic(topic.name) is None, f"{topic.name} to be gone")
 
     def end_offset(self, topic: Topic, partition: int = 0) -> int:
-        """The latest offset; -1 when the leader does not tell."""
+        """Return the latest offset; -1 if the leader does not return one."""
         requested = {"partition_index": partition, "timestamp": -1}
         response = self.send_request(
             "ListOffsets", 7, on=self._leader(topic, partition), replica_id=-1,
@@ -205,7 +205,7 @@ class Raw:
         return int(response.base_offset)
 
     def read(self, topic: Topic, partition: int = 0) -> bytes:
-        """Up to a mebibyte of the first segment of the log, as its leader has it."""
+        """Return up to 1 MiB of the first segment of the log, read from its leader."""
         requested = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         response = self.send_request(
             "Fetch", 12, on=self._leader(topic, partition), max_wait_ms=0, min_bytes=0, session_epoch=-1,
@@ -257,7 +257,7 @@ class Raw:
         return max((p.start_offset for t in response.groups[0].topics for p in t.partitions), default=-1)
 
     def describe(self, kind: int, name: str, on: Connection | None = None) -> dict[str, str | None]:
-        """The settings of a resource."""
+        """Return the settings of a resource."""
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
         response = self.send_request("DescribeConfigs", 4, on=on, resources=[resource]).results[0]
         _check(response, f"describe {name}")
@@ -273,7 +273,7 @@ class Raw:
 
 
 def authenticate(connection: Connection, user: str, password: str) -> None:
-    """SASL PLAIN; raises RawError."""
+    """Authenticate with SASL PLAIN. Raises RawError."""
     shaken = connection.send_request(17, 1, build("SaslHandshakeRequest", mechanism="PLAIN"))
     _check(shaken, "SASL handshake")
     token = f"\0{user}\0{password}".encode()
@@ -290,7 +290,7 @@ def _check(response: Any, api: str) -> None:
 
 
 def values_of(data: Any) -> Iterable[tuple[int, bytes | None]]:
-    """(offset, value) of all records in a records field, markers of transactions left out."""
+    """Yield (offset, value) of all records in a records field, markers of transactions left out."""
     view = memoryview(data or b"")
     for batch in records.iter_batches(view):
         if not batch.is_control:

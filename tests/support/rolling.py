@@ -114,12 +114,12 @@ class Outcome:
         return self.ledger.gaps(self.since, self.until)[0][0] / 1e9
 
     def longest_after_s(self) -> float:
-        """The longest time from when the cluster missed a broker that crashed to the next settled record."""
+        """Return the longest time from when the cluster missed a broker that crashed to the next settled record."""
         crashes = [gap.times for gap in self.gaps() if gap.ended.signal != "SIGTERM"]
         return max((t["settled"] - t["missed"] for t in crashes if t.keys() >= {"settled", "missed"}), default=0.0)
 
     def gaps(self) -> Iterator[Gap]:
-        """The longest times after the end of each broker."""
+        """Yield the longest times after the end of each broker."""
         ends = [*(ended.at for ended in self.ended[1:]), self.until]
         for ended, end in zip(self.ended, ends, strict=True):
             length, begin = self.ledger.gaps(ended.at, end)[0]
@@ -250,7 +250,10 @@ class Rolling:
     # Brokers
 
     def _restart_brokers(self) -> None:
-        """In rotation, alternately by SIGTERM and as a crash: with three of them, each is stopped in both ways."""
+        """Restart the brokers in rotation, alternately by SIGTERM and as a crash.
+
+        With three of them, each is stopped in both ways.
+        """
         end, number = time.monotonic() + self._plan.seconds, 0
         while time.monotonic() < end or number < self._plan.restarts_min:
             next_at = time.monotonic() + self._plan.every_s

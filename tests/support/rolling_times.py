@@ -35,11 +35,11 @@ class Changes:
     """Why the proxy is not ready to serve share groups, from that moment on; empty while it is."""
 
     def missed(self, node_id: int, since: int, until: int) -> int | None:
-        """When the cluster first did not name a broker any longer."""
+        """Return when the cluster first no longer named a broker."""
         return next((at for at, node_ids in self.brokers if since <= at < until and node_id not in node_ids), None)
 
     def moved_away(self, node_id: int, label: str, since: int, until: int) -> int | None:
-        """When the last partition of it got another leader than this broker."""
+        """Return when the last partition with this label moved from this broker to another leader."""
         return max(
             (at for at, old_node in self.moved[label] if old_node == node_id and since <= at < until), default=None
         )
@@ -98,7 +98,7 @@ class Lookout:
             self.changes.refusals.append((time.monotonic_ns(), why))
 
     def _look_at_broker(self, node: Node) -> None:
-        """Every responding broker is queried: the stopped one does not know."""
+        """Record what one broker reports, if it responds. Every broker is queried: a stopped one does not know."""
         with suppress(OSError):
             response = self._query(node)
             with self._taking:

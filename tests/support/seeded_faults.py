@@ -36,7 +36,7 @@ WAITS = (
 
 
 def assert_caught(bootstrap: str, faults: Sequence[Fault]) -> None:
-    """Each case passes through the broker without a fault, and fails with the fault that names it."""
+    """Check that each case passes at a broker without a fault, and fails with the fault that names it."""
     cases = {case.id: case for case in ALL_CASES.select()}
     unknown = [fault.case_id for fault in faults if fault.case_id not in cases]
     assert unknown == []

@@ -53,7 +53,7 @@ class Ledger:
     """How often a call of a consumer failed, by what it said."""
 
     def take(self, member: str, line: str) -> None:
-        """Understand one line of a member; raises ValueError."""
+        """Process one line of a member. Raises ValueError."""
         kind, *words = line.split()
         if kind == "D":
             partition, offset, _, record, fetched_after, at = words
@@ -133,7 +133,7 @@ class Ledger:
             yield f"{place} was settled and never delivered"
 
     def never_reported(self, produced: Mapping[str, Place]) -> int:
-        """Records that are settled though no member heard so."""
+        """Return how many records are settled although no member reported it."""
         return sum(place not in self.confirmed for place in produced.values())
 
     def rejected_acceptances(self, produced: Mapping[str, Place]) -> list[str]:
@@ -149,11 +149,11 @@ class Ledger:
         ]
 
     def gaps(self, since: int, until: int) -> list[tuple[int, int]]:
-        """(length, begin) of the times without any settled record between two moments, the longest first."""
+        """Return (length, begin) of the times without any settled record between two moments, the longest first."""
         return gaps((delivery.at for each in self.confirmed.values() for delivery in each), since, until)
 
 
 def gaps(moments: Iterable[int], since: int, until: int) -> list[tuple[int, int]]:
-    """(length, begin) of the times between these moments, the longest first; others than since..until do not count."""
+    """Return (length, begin) of the times between these moments from since to until, the longest first."""
     edges = pairwise([since, *sorted({each for each in moments if since <= each <= until}), until])
     return sorted(((later - earlier, earlier) for earlier, later in edges), reverse=True)

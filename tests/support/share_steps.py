@@ -12,27 +12,27 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 def from_the_start(world: World) -> World:
-    """Group g begins with the first record."""
+    """Let group g begin with the first record."""
     world.configure("g", **EARLIEST)
     return world
 
 
 def ten_records(world: World) -> Topic:
-    """Topic t with the offsets 0-9."""
+    """Return topic t with the offsets 0-9."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     return topic
 
 
 def held(world: World, topic: Topic, name: str = "m1") -> Member:
-    """A member that holds 0-9."""
+    """Return a member that holds 0-9."""
     member = world.member(member_id=name)
     assert acquired(member.fetch(topic)) == [(0, 9, 1)]
     return member
 
 
 def code(response: Any, topic: Topic, partition: int = 0) -> int:
-    """The error of one partition of a response."""
+    """Return the error code of one partition of a response."""
     return int(entries(response)[topic.topic_id, partition].error_code)
 
 

@@ -344,7 +344,7 @@ class Pod:
             thread.join()
 
     def _end(self, container: Container) -> None:
-        """killContainer: preStop, the turn of this container, SIGTERM, SIGKILL."""
+        """End a container as killContainer does: preStop, the turn of this container, SIGTERM, SIGKILL."""
         grace = float(int(self._grace_s))
         if grace and not container.ended.is_set():
             grace -= self._pre_stop(container, grace)

@@ -138,7 +138,7 @@ class Channels:
         return False
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class Channel:

@@ -101,11 +101,11 @@ class StateLeader:
         return ErrorCode.NONE
 
     def commit(self) -> None:
-        """The replicas have all of it."""
+        """Replicate everything."""
         self.committed = len(self.log)
 
     def lose_tail(self) -> None:
-        """Another leads: what the replicas did not have is gone."""
+        """Change the leader. Records that the replicas did not have are lost."""
         del self.log[self.committed :]
         self.losses += 1
         self._producer_epoch = self._last_sequence = -1
@@ -141,7 +141,7 @@ class StateLeader:
         return producer.appended(code, self._offset_of(request.batch), now)
 
     def _offset_of(self, data: bytes) -> int:
-        """The offset of its first record; -1: it is not in the log."""
+        """Return the offset of the first record of a batch; -1 if it is not in the log."""
         if data not in self.log:
             return -1
         return sum(next(iter_batches(each)).records_count for each in self.log[: self.log.index(data)])

@@ -180,7 +180,7 @@ class Storm:
     def fetch_as(
         self, partition: Partition, member: str, count: int, record_limit: bool, batch_size: int = 4
     ) -> list[int]:
-        """One read of the log from the head on, and what is acquired of it."""
+        """Read the log once from the head on. Return the offsets that are acquired."""
         share = self.coordinator.share(partition.key)
         settings = self.coordinator.settings(partition.key.group_id)
         if share is None or not share.partition.can_acquire(settings):
@@ -209,7 +209,7 @@ class Storm:
         return ReadRecords(head, [batch for batch in partition.batches if batch.last_offset >= head])
 
     def acknowledge(self) -> None:
-        """Some of what a member holds, with any types; sometimes of what it does not hold."""
+        """Acknowledge some records that a member holds, with any types, and sometimes others."""
         partition, member = self._some_partition(), self._some_member()
         mine = sorted(o for o, held in partition.held.items() if held.member == member and not held.pending)
         if not mine:
@@ -224,7 +224,7 @@ class Storm:
         self.acknowledge_as(partition, member, first, last, types)
 
     def acknowledge_as(self, partition: Partition, member: str, first: int, last: int, types: list[int]) -> None:
-        """One request; its outcome is known when the journal has spoken."""
+        """Send one acknowledgement. Its outcome is known when the journal has written it."""
         self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} {member} {first}-{last} {types}"
         share = self.coordinator.share(partition.key)
         assert share is not None
@@ -248,7 +248,7 @@ class Storm:
             self._write(partition, decided, kinds)
 
     def meddle(self) -> None:
-        """A member says something of a record that it does not hold: refused, and nothing is changed."""
+        """Acknowledge a record that the member does not hold: it is refused, and nothing changes."""
         partition, member = self._some_partition(), self._some_member()
         if partition.end and partition.epoch is not None:
             offset = self.chooser.number(max(partition.start, 0), partition.end)
@@ -284,7 +284,7 @@ class Storm:
         self._write_final(self.coordinator.expire(self.now))
 
     def end_session(self) -> None:
-        """A member's connection at one node is gone: what it holds there is given back, of all its partitions."""
+        """End a member's connection to one node: records that it holds there are released, of all its partitions."""
         group, member = self._some_group(), self._some_member()
         node = NODES[self.chooser.number(0, 1)]
         mine = [p for p in self.partitions if p.key.group_id == group]
@@ -329,7 +329,7 @@ class Storm:
         written.on_settled(settle)
 
     def take_over(self) -> None:
-        """The owner is gone, or fenced; operations in flight are in the log or not, and were not reported."""
+        """Replace an owner that crashed or was fenced: its operations in flight are in the log or not, unreported."""
         fenced, waiting = self.chooser.number(0, 1), self.journal.change_hands(self.chooser)
         if fenced:  # it lives on, and holds nothing
             self.coordinator.clear()
@@ -406,7 +406,7 @@ class Storm:
     # How
 
     def _own(self) -> None:
-        """A new owner reads what is stored."""
+        """Let a new owner read what is stored."""
         self._lost = False
         coordinator = self.coordinator = self.make_coordinator()
         state_records.load(
@@ -497,7 +497,7 @@ class Storm:
             self._write_all([change])
 
     def _write_all(self, changes: list[Change]) -> None:
-        """Released without the member: its holder does not know."""
+        """Write releases that no member requested, so that the holders do not know of them."""
         for key, transition in changes:
             partition = self.of(key)
             offsets = [o for first, last, _, _ in transition.changes for o in range(first, last + 1)]
@@ -545,7 +545,10 @@ class Storm:
         return ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
 
     def _write_final(self, changes: list[Change]) -> None:
-        """One by one: outcomes of several groups are reported together, in another order than their completion."""
+        """Write final changes one by one.
+
+        Outcomes of several groups are reported together, in another order than their completion.
+        """
         coordinator = self.coordinator
 
         def write(partition: Partition, change: Change) -> None:
@@ -564,14 +567,14 @@ class Storm:
             write(self.of(change[0]), change)
 
     def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
-        """True if any record was freed."""
+        """Return True if any record was freed."""
         free = [offset for offset, held in partition.held.items() if not held.pending and is_free(held)]
         for offset in free:
             del partition.held[offset]
         return bool(free)
 
     def _next_end(self) -> float:
-        """When the next lock or member ends."""
+        """Return when the next lock or member expires."""
         locks = [held.deadline for p in self.partitions for held in p.held.values() if not held.pending]
         groups = [member.deadline for group in self.coordinator.groups.values() for member in group.members.values()]
         return min([*locks, *groups], default=inf)
@@ -590,7 +593,7 @@ class Storm:
 
 
 def _state(snapshot: ShareSnapshot, offset: int) -> tuple[int, int]:
-    """(state, delivery count) of an offset that is not below the start offset."""
+    """Return (state, delivery count) of an offset that is not below the start offset."""
     for first, last, state, count in snapshot.batches:
         if first <= offset <= last:
             return state, count
@@ -654,7 +657,7 @@ def every_tiny_storm(steps: int) -> int:
 
 
 def run(chooser: Chooser, steps: int, kind: type[Storm] = Storm, check_every: int = 10, **sizes: int) -> Storm:
-    """One storm; what went wrong is raised with the end of its story."""
+    """Run one storm. A failure is raised with the end of its story."""
     storm = kind(chooser, **sizes)
     try:
         for number in range(steps):

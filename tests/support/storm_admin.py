@@ -43,7 +43,7 @@ class AdminStorm(Storm):
         return Watched(self)
 
     def alter_offsets(self) -> None:
-        """AlterShareGroupOffsets of one share partition, unless it is being started."""
+        """Alter the offset of one share partition as AlterShareGroupOffsets does, unless it is being started."""
         partition = self._some_partition()
         group = self.coordinator.group(partition.key.group_id)
         if group is not None and not group.deleting and partition.key not in self.starting:
@@ -53,7 +53,7 @@ class AdminStorm(Storm):
             self.begin_at(partition, offset)
 
     def delete_offsets(self) -> None:
-        """DeleteShareGroupOffsets, or an offset of -1."""
+        """Delete the offset of a share partition, as DeleteShareGroupOffsets or an offset of -1 does."""
         partition = self._some_partition()
         group = self.coordinator.group(partition.key.group_id)
         held = group is not None and not group.deleting and self.coordinator.share(partition.key) is not None
@@ -62,7 +62,10 @@ class AdminStorm(Storm):
             self.writes.remove([partition.key])
 
     def delete_group(self) -> None:
-        """DeleteGroups, unless a share partition is being started; a repeated request gets the same response."""
+        """Delete a group as DeleteGroups does, unless a share partition is being started.
+
+        A repeated request gets the same response.
+        """
         group_id = self._some_group()
         group, coordinator = self.coordinator.group(group_id), self.coordinator
         if group is None or group_id in self.deleting or any(key.group_id == group_id for key in self.starting):
@@ -89,7 +92,7 @@ class AdminStorm(Storm):
         outcome.on_settled(settle)
 
     def begin(self) -> None:
-        """The first ShareFetch of a share partition without state: earliest, or latest."""
+        """Begin a share partition without state as the first ShareFetch does: earliest, or latest."""
         partition = self._some_partition()
         group = self.coordinator.group(partition.key.group_id)
         deleting = group is not None and group.deleting
@@ -97,7 +100,7 @@ class AdminStorm(Storm):
             self.begin_at(partition, (0, partition.end)[self.chooser.number(0, 1)])
 
     def change_settings(self) -> None:
-        """IncrementalAlterConfigs of one setting, unless another change of the group is under way."""
+        """Change one setting as IncrementalAlterConfigs does, unless another change of the group is in flight."""
         group_id, name = self._some_group(), list(VALUES)[self.chooser.number(0, len(VALUES) - 1)]
         value = VALUES[name][self.chooser.number(0, 2)]
         if group_id in self.changes.settings:
@@ -161,7 +164,7 @@ def is_state_of(group_id: str, key: StateKey) -> bool:
 
 
 def run(chooser: Chooser, steps: int, **sizes: int) -> Storm:
-    """One storm; what went wrong is raised with the end of its story."""
+    """Run one storm. A failure is raised with the end of its story."""
     return storm.run(chooser, steps, AdminStorm, **sizes)
 
 

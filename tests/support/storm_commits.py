@@ -37,7 +37,7 @@ class CommitStorm:
         self.story: list[str] = []
 
     def step(self) -> None:
-        """Something happens; then everything is compared."""
+        """Do one random operation. Then compare everything."""
         action = self._random.choice(
             (
                 self._commit_individually,
@@ -227,7 +227,7 @@ def _offsets(ranges: Iterable[tuple[int, int]]) -> set[int]:
 
 
 def run(seed: int, steps: int) -> CommitStorm:
-    """A story. Raises AssertionError with the seed and the end of the story."""
+    """Run one storm. Raises AssertionError with the seed and the end of the story."""
     storm = CommitStorm(seed)
     for _ in range(steps):
         try:

@@ -178,7 +178,7 @@ class DelayedStorm(AdminStorm):
         super()._reported(partition, by, kinds, outcome)
 
     def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
-        """Only expired locks are freed by it."""
+        """Free expired locks only. Return True if any record was freed."""
         for offset, held in partition.held.items():
             if not held.pending and is_free(held):
                 self.due[self._place(partition, offset)] = self._bounds(partition, offset, self.now)
@@ -200,7 +200,7 @@ class DelayedStorm(AdminStorm):
 
 
 def run(chooser: Chooser, steps: int, **sizes: int) -> DelayedStorm:
-    """One storm; what went wrong is raised with the end of its story."""
+    """Run one storm. A failure is raised with the end of its story."""
     finished_storm = storm.run(chooser, steps, DelayedStorm, **sizes)
     assert isinstance(finished_storm, DelayedStorm)
     return finished_storm

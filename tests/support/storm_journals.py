@@ -60,7 +60,7 @@ class StormJournal:
         return append.promise
 
     def firsts(self) -> list[Append]:
-        """The appends that may be under way: one of each partition."""
+        """Return the appends that may be in flight: one of each partition."""
         by_key: dict[int, Append] = {}
         for append in self.waiting:
             by_key.setdefault(append.lane, append)
@@ -105,7 +105,7 @@ class StormJournal:
                 self.write(append)
 
     def change_hands(self, chooser: Chooser) -> list[Promise[None]]:
-        """Another owner writes from now on; what was under way is in the log or is not. Return the unreported
+        """Replace the owner. Appends in flight are in the log or not. Return the unreported
         outcomes.
         """
         for append in self.firsts():
@@ -116,7 +116,7 @@ class StormJournal:
 
 
 def check_start_offset(key: StateKey, before: bytes | None, value: bytes | None) -> None:
-    """A snapshot never takes back what an earlier one said, unless an administrator began anew."""
+    """Check that a snapshot never takes back what an earlier one said, unless an administrator began anew."""
     if key.kind == "partition" and before is not None and value is not None:
         old, new = ShareSnapshot.decode(before), ShareSnapshot.decode(value)
         assert new.state_epoch > old.state_epoch or new.start_offset >= old.start_offset, "start offset stored"
@@ -140,7 +140,7 @@ class LogLane:
         self.take_over()
 
     def take_over(self) -> None:
-        """A new writer; nothing is in its way."""
+        """Make a new writer, which nothing hinders."""
         self.producer = StateProducer(
             lambda pid, epoch: SHARE_STATE.takeover("storm", 0, pid, epoch), SHARE_STATE.keep_alive()
         )
@@ -245,12 +245,12 @@ class LogJournal:
                 self._starve(lane)
 
     def _starve(self, lane: LogLane) -> None:
-        """Too few replicas, for longer than anything is tried."""
+        """Have too few replicas for longer than any attempt lasts."""
         for _ in range(3):
             lane.exchange(Weather(False, ErrorCode.NOT_ENOUGH_REPLICAS), PATIENCE_S)
 
     def lose_response(self, chooser: Chooser) -> None:
-        """Any trouble, some of it twice in a row; and what belongs to trouble: lost tails and late requests."""
+        """Cause any fault, some of them twice in a row, with their consequences: lost tails and late requests."""
         if lane := self._some(chooser):
             kinds = (AFTER_APPEND, AFTER_APPEND, BEFORE_APPEND)
             for _ in range(chooser.number(1, 2)):

@@ -154,7 +154,7 @@ def _unsettled(partition: SharePartition, end: int) -> set[int]:
 
 
 def run(chooser: Chooser, steps: int, **sizes: int) -> OrderedStorm:
-    """One storm; what went wrong is raised with the end of its story."""
+    """Run one storm. A failure is raised with the end of its story."""
     finished_storm = storm.run(chooser, steps, OrderedStorm, **sizes)
     assert isinstance(finished_storm, OrderedStorm)
     return finished_storm

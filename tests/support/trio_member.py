@@ -46,7 +46,7 @@ class Reported(RebalanceListener):
 
 
 def run(protocol: str, bootstrap: str, group: str, topic: str, assignor: str) -> None:
-    """Until the input ends."""
+    """Poll and report until the input ends."""
     options: dict[str, Any] = {"group_protocol": protocol}
     if protocol == "classic":
         options |= {"session_timeout_s": SESSION_MS / 1000, "heartbeat_interval_s": BEAT_MS / 1000}

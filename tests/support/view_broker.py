@@ -215,7 +215,7 @@ class Cluster:
         return message(topics=topics)
 
     def _JoinGroup(self, version: int, request: Any) -> Any:
-        """The member becomes the leader of a group of its own, with its last protocol."""
+        """Respond to a member as the leader of a group of its own, with its last protocol."""
         name = request.protocols[-1].name
         message = registry.message("JoinGroupResponse")
         leader = message.JoinGroupResponseMember(member_id="m-1", metadata=b"")
@@ -363,7 +363,7 @@ class _Recording(MemoryViewStore):
 
 
 def build(name: str, values: Mapping[str, Any]) -> Any:
-    """A message from plain values; entries of lists are mappings."""
+    """Build a message from plain values. Entries of lists are mappings."""
     from tests.support.blocking_connection import build as build_message
 
     return build_message(name, **values)

@@ -49,7 +49,7 @@ class Console:
         """The pieces of a record before what was logged."""
 
     def reported(self, line: str) -> list[list[Any]]:
-        """The lines that `view_member` would have written."""
+        """Return the lines that `view_member` would have written."""
         line = line.removesuffix("\n")
         logged = _LOGGED.search(line)
         if logged is not None:

@@ -103,7 +103,7 @@ class Member:
 
     @property
     def ended(self) -> int | None:
-        """Its exit status, if it has one."""
+        """Return the exit status of the member. None while it runs."""
         return self._process.poll()
 
     def __str__(self) -> str:
@@ -117,12 +117,12 @@ class Member:
         return "\n".join([*lines, *([f"    said: {complaints}"] if complaints else [])])
 
     def kill(self) -> None:
-        """Gone without a word."""
+        """Kill the member. It does not leave the group."""
         self._process.kill()
         self._close()
 
     def leave(self) -> None:
-        """Leaves its group; raises AssertionError if it cannot do so properly."""
+        """Let the member leave its group. Raises AssertionError if it cannot do so properly."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -169,7 +169,7 @@ class Group:
         self.lost[-1].leave()
 
     def close(self) -> None:
-        """All leave; raises AssertionError if one could not do so properly."""
+        """Let all members leave. Raises AssertionError if one could not do so properly."""
         failed = []
         while self.members:
             try:
@@ -188,7 +188,7 @@ class Group:
         return "\n".join([*map(str, self.members), *ended])
 
     def wait_assigned(self, partitions: int, limit_s: float = READ_S) -> None:
-        """Until the members share all partitions, each with one at least if there are enough."""
+        """Wait until the members share all partitions, each with at least one if there are enough."""
 
         def shared() -> bool:
             parts = [member.assigned for member in self.members]
@@ -211,7 +211,7 @@ class Group:
         return f"the first are {sorted(map(int, expected - self.values))[:5]}"
 
     def _wait(self, condition: Callable[[], bool], failure: Callable[[], str], limit_s: float) -> None:
-        """Raises AssertionError with the state of each member; immediately if one ended by itself."""
+        """Wait for a condition. Raises AssertionError with the state of each member, at once if one ended by itself."""
         end = time.monotonic() + limit_s
         while not condition():
             ended = [member for member in self.members if member.ended is not None]
@@ -220,8 +220,8 @@ class Group:
             time.sleep(0.1)
 
     def check(self, slots: int) -> None:
-        """Each record in its slot, which one member has at a time; each key in order at each member, as long as that
-        keeps its partitions."""
+        """Check that each record is in its slot, which one member has at a time, and that each key is in order at each
+        member as long as that keeps its partitions."""
         self._check_owners()
         for member in (*self.members, *self.lost):
             assert member in self.lost or member.ended is None, f"ended by itself: {member}"
@@ -252,7 +252,7 @@ class Group:
 
 
 def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> list[str]:
-    """Values first..last of keyed records, spread over the partitions by key; gives the values."""
+    """Produce keyed records with the values first..last to the partitions of their keys. Return the values."""
     from kafka_share_proxy.wire.records import records
 
     by_partition: dict[int, list[Any]] = defaultdict(list)

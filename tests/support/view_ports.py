@@ -102,7 +102,7 @@ class ViewWorld(World):
         return topic
 
     def view(self, name: str) -> bytes:
-        """A view that exists and is known; its topic id."""
+        """Add a view that exists and is known. Return its topic id."""
         self.view_ids[name] = next(self._view_ids).to_bytes(16, "big")
         assert self.learn(name)
         return self.view_ids[name]
@@ -201,7 +201,7 @@ class ViewWorld(World):
         return Reply(task, key, version)
 
     def looked_at(self, version: int, request: Any) -> bool:
-        """True if a Fetch is taken for one to be served here, by its bytes."""
+        """Return True if the bytes of a Fetch say that it is to be served here."""
         frame = frames.request(1, version, 7, "client", request)
         return k01_fetch.may_need_views(self.views.catalog).matcher(1, version)(memoryview(frame)[4:])
 
@@ -216,7 +216,7 @@ def partitions_of(response: Any) -> dict[tuple[bytes | str, int], Any]:
 
 
 def offsets_in(data: Any) -> list[int]:
-    """Offsets of the records a consumer would get: none of control batches."""
+    """Return the offsets of the records that a consumer would get: none of control batches."""
     data = memoryview(data or b"")
     return [
         record.offset

@@ -59,7 +59,7 @@ class World:
         return topic
 
     def name_of_topic(self, name: str) -> str:
-        """The name of a topic that does not exist yet."""
+        """Return the name of a topic that does not exist yet."""
         return str(self.label(f"{self._prefix}-{name}", name))
 
     def group(self, name: str = "g", *, start: str | None = "earliest", **settings: str) -> str:
@@ -96,7 +96,7 @@ class World:
         return plain
 
     def plain(self, value: Any) -> Any:
-        """Messages as dicts, ids as names, records as (base, last, count) of their batches."""
+        """Return a message as dicts, ids as names, records as (base, last, count) of their batches."""
         if isinstance(value, Message):
             return {
                 name: self._field(name, getattr(value, name)) for name in value.FIELDS if name not in _NEVER_COMPARED
@@ -137,7 +137,7 @@ _NEVER_COMPARED = (
 
 
 def _tells_something(entry: Any) -> bool:
-    """True if an entry of a response is more than "nothing here": those come or not by the progress of the broker."""
+    """Return True unless an entry only says "nothing here". Such entries depend on the progress of the broker."""
     if not isinstance(entry, dict):
         return True
     if "responses" in entry or "topic_id" in entry:
@@ -148,7 +148,7 @@ def _tells_something(entry: Any) -> bool:
 
 
 def _place(entry: Any) -> Any:
-    """Order of topics and partitions: Kafka's is that of a hash map."""
+    """Return the sort key of an entry: Kafka's order of topics and partitions is that of a hash map."""
     return (str(entry.get("topic_id")), entry.get("partition_index", 0)) if isinstance(entry, dict) else entry
 
 
@@ -174,7 +174,7 @@ class Response:
                 yield bytes(topic.topic_id), partition
 
     def part(self, topic: Topic, partition: int = 0) -> Any:
-        """The entry of that partition, None if there is none."""
+        """Return the entry of that partition. None if there is none."""
         entries = [
             each for topic_id, each in self.parts() if (topic_id, each.partition_index) == (topic.topic_id, partition)
         ]
@@ -182,7 +182,7 @@ class Response:
         return entries[0] if entries else None
 
     def acquired(self, topic: Topic, partition: int = 0) -> list[tuple[int, int, int]]:
-        """(first offset, last offset, delivery count), empty when the partition is not there."""
+        """Return (first offset, last offset, delivery count) of each range. Empty if the partition is not there."""
         part = self.part(topic, partition)
         return [(a.first_offset, a.last_offset, a.delivery_count) for a in part.acquired_records] if part else []
 
@@ -376,7 +376,7 @@ def _acquired(response: Response) -> list[Any]:
 
 
 def _topics(places: Sequence[Topic | Place], acks: Sequence[Ack]) -> list[dict[str, Any]]:
-    """Topics of a share request; acknowledgements of a partition stay in the order given."""
+    """Return the topics of a share request. Acknowledgements of a partition stay in the order given."""
     requested: dict[bytes, dict[int, list[dict[str, Any]]]] = {}
     for place in places:
         topic, indexes = (place, list(place.leaders)) if isinstance(place, Topic) else (place[0], [place[1]])

@@ -84,7 +84,7 @@ async def test_topics_and_groups_are_deleted_after_a_failure_too() -> None:
     assert cluster.left_behind == ""
 
 
-async def test_what_could_not_be_deleted_is_reported() -> None:
+async def test_topics_and_groups_that_could_not_be_deleted_are_reported() -> None:
     cluster = ClusterUnderTest(Dialling([NOWHERE]), VERSIONS)
     async with cluster.cleaned_up():
         pass

@@ -14,7 +14,7 @@ from tests.support.consumer_metadata import assignment, subscription
 from tests.support.target_caller import running_cluster
 
 
-def test_what_cannot_be_read_is_none() -> None:
+def test_unreadable_metadata_is_none() -> None:
     for data in (b"", b"?", b"\xff\xff" + subscription(["t"])[2:], subscription(["t"])[:-1]):
         assert read_subscription(data) is None
     assert read_assignment(assignment({"t": [0]})[:-5]) is None

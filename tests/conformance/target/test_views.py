@@ -36,7 +36,7 @@ async def test_a_view_is_shown_before_it_is_created() -> None:
         ("__view.r2.none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-async def test_other_names_are_no_views(name: str, expected: ErrorCode | None) -> None:
+async def test_only_a_valid_view_name_of_an_existing_topic_is_a_view(name: str, expected: ErrorCode | None) -> None:
     async with running_cluster() as cluster:
         cluster.create_topic("t", 10)
         assert find_view(cluster, name) == expected

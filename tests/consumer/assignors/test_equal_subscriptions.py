@@ -28,12 +28,12 @@ def test_partitions_of_a_lost_member_are_assigned_to_those_with_least() -> None:
     assert assignment.moving == {}
 
 
-def test_claimed_twice_moves_to_its_new_owner() -> None:
+def test_a_partition_that_two_members_claim_moves_to_its_new_owner() -> None:
     assignment = assign({"a": 2}, m0="a0 a1", m1="a0")
     assert sorted(map(len, assignment.assigned.values())) == [1, 1]
     assert places("a0")[0] in assignment.moving
 
 
-def test_fewer_partitions_than_members() -> None:
+def test_with_fewer_partitions_than_members_some_members_have_none() -> None:
     assignment = assign({"a": 1}, m0="", m1="a0", m2="")
     assert shown(assignment.assigned) == {"m0": "", "m1": "a0", "m2": ""}

@@ -39,7 +39,7 @@ def test_among_the_recorded_cases_are_many_in_which_racks_decide() -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("release", RELEASES)
-def test_java_of_today_assigns_as_we_do(release: str) -> None:
+def test_both_java_releases_assign_as_we_do(release: str) -> None:
     """Other cases than the recorded ones, by the classes of both releases."""
     if not assignors.has_compiler():
         pytest.skip("needs a JDK: the Java at hand has no compiler")

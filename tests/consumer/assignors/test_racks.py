@@ -27,7 +27,7 @@ def test_racks_matter_where_members_stand_in_some_and_replicas_are_not_in_all() 
     assert racks_matter(["x"], [A0, A1], {A0: frozenset("x")}), "of the other nothing is known"
 
 
-def test_who_names_no_rack_is_far_from_nothing_and_near_to_nothing() -> None:
+def test_a_member_without_a_rack_is_neither_far_nor_near() -> None:
     members = {"m": member("a", rack="x"), "n": member("a"), "o": member("a", rack="y")}
     near = Nearness({"a": 2}, members, SPLIT)
     assert [[name for name in members if near.is_far(name, each)] for each in (A0, A1)] == [["o"], []]

@@ -12,7 +12,7 @@ def test_the_round_continues_from_topic_to_topic() -> None:
     assert shown(assigned) == {"m0": "a0 a2 b1", "m1": "a1 b0 b2"}
 
 
-def test_who_does_not_subscribe_is_passed_over() -> None:
+def test_a_member_that_does_not_subscribe_is_passed_over() -> None:
     """The example of the Java class: one, two and three topics of one, two and three partitions."""
     members = {"m0": member("a"), "m1": member("ab"), "m2": member("abcx")}
     assigned = RoundRobinAssignor().assign({"a": 1, "b": 2, "c": 3}, members)

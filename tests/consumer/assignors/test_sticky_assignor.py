@@ -19,14 +19,14 @@ def test_a_moving_partition_is_not_assigned_until_it_is_released() -> None:
     assert shown(second) == {"m0": "a0", "m1": "a1"}
 
 
-def test_what_is_still_reported_as_owned_stays_away_from_others() -> None:
+def test_a_partition_that_a_member_still_owns_is_not_assigned_to_another() -> None:
     """A member that delays its revoke rejoins with the partition among those it owns."""
     for generation in range(2, 5):
         members = {"m0": member("a", "a0 a1", generation), "m1": member("a", "", generation)}
         assert shown(COOPERATIVE.assign({"a": 2}, members)) == {"m0": "a0", "m1": ""}
 
 
-def test_with_different_subscriptions_too() -> None:
+def test_an_owned_partition_is_not_assigned_to_another_with_different_subscriptions_either() -> None:
     members = {"m0": member("a", "a0 a1 a2 a3", 1), "m1": member("ab")}
     assigned = shown(COOPERATIVE.assign({"a": 4}, members))
     assert assigned["m1"] == ""
@@ -38,7 +38,7 @@ def test_an_eager_member_says_in_its_user_data_what_it_had() -> None:
     assert shown(STICKY.assign({"a": 2}, members)) == {"m0": "a1", "m1": "a0"}
 
 
-def test_user_data() -> None:
+def test_user_data_contain_what_each_assignor_of_java_writes() -> None:
     assert STICKY.user_data(None, 4) is None
     assert read_sticky_user_data(STICKY.user_data(frozenset(places("a0")), 4)) == (tuple(places("a0")), 4)
     assert read_cooperative_user_data(COOPERATIVE.user_data(None, 4)) == -1

@@ -45,7 +45,7 @@ def test_the_score_counts_the_difference_of_every_pair() -> None:
 A0, A1, B0 = places("a0 a1 b0")
 
 
-def test_one_that_moved_goes_back_instead_of_another_of_its_topic() -> None:
+def test_a_partition_that_moved_goes_back_instead_of_another_of_its_topic() -> None:
     movements = PartitionMovements()
     movements.moved(A0, "m0", "m1")
     assert movements.better_choice(A1, "m1", "m0") == A0
@@ -53,7 +53,7 @@ def test_one_that_moved_goes_back_instead_of_another_of_its_topic() -> None:
     assert movements.better_choice(B0, "m1", "m0") == B0
 
 
-def test_one_that_moved_on_counts_from_where_it_was_first_and_one_that_is_back_not_at_all() -> None:
+def test_a_second_move_counts_from_the_first_owner_and_a_return_ends_the_move() -> None:
     movements = PartitionMovements()
     movements.moved(A0, "m0", "m1")
     movements.moved(A0, "m1", "m2")

@@ -13,52 +13,52 @@ MAIN, CHILD = Flow.MAIN, Flow.CHILD
 
 
 def after_crash() -> CaughtUpOffsets:
-    """70 is committed, the log ends at 120."""
+    """Return the offsets after a crash: 70 is committed, the log ends at 120."""
     return CaughtUpOffsets(70, OffsetRanges(), (OffsetSpan(70, 120),), 120)
 
 
 def test_the_lower_offset_is_committed_and_the_main_flow_is_above_it() -> None:
-    of = after_crash()
-    assert of.commit(133, MAIN) == OffsetAndMetadata(70, "ic/1;120-132;pr=70-120")
-    assert of.commit(97, CHILD) == OffsetAndMetadata(97, "ic/1;120-132;pr=97-120")
-    assert not of.is_finished
-    assert of.commit(120, CHILD) == OffsetAndMetadata(133)
-    assert of.is_finished
+    offsets = after_crash()
+    assert offsets.commit(133, MAIN) == OffsetAndMetadata(70, "ic/1;120-132;pr=70-120")
+    assert offsets.commit(97, CHILD) == OffsetAndMetadata(97, "ic/1;120-132;pr=97-120")
+    assert not offsets.is_finished
+    assert offsets.commit(120, CHILD) == OffsetAndMetadata(133)
+    assert offsets.is_finished
 
 
 def test_the_end_of_the_range_is_the_childs_only_when_it_has_come_there() -> None:
-    of = after_crash()
-    assert [of.flow_of(offset, 95) for offset in (71, 119, 120, 121)] == [CHILD, CHILD, MAIN, MAIN]
-    assert of.flow_of(120, 120) is CHILD
+    offsets = after_crash()
+    assert [offsets.flow_of(offset, 95) for offset in (71, 119, 120, 121)] == [CHILD, CHILD, MAIN, MAIN]
+    assert offsets.flow_of(120, 120) is CHILD
 
 
 def test_a_commit_below_the_committed_offset_is_a_rewind() -> None:
-    of = after_crash()
-    of.commit(133, MAIN)
-    assert of.commit(60, CHILD) == OffsetAndMetadata(60)
+    offsets = after_crash()
+    offsets.commit(133, MAIN)
+    assert offsets.commit(60, CHILD) == OffsetAndMetadata(60)
 
 
 def test_each_range_is_done_when_the_child_has_passed_it() -> None:
-    of = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
-    assert of.commit(120, CHILD) == OffsetAndMetadata(140, "ic/1;;pr=140-190")
-    assert of.commit(195, MAIN) == OffsetAndMetadata(140, "ic/1;190-194;pr=140-190")
-    assert of.commit(150, CHILD) == OffsetAndMetadata(150, "ic/1;190-194;pr=150-190")
+    offsets = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
+    assert offsets.commit(120, CHILD) == OffsetAndMetadata(140, "ic/1;;pr=140-190")
+    assert offsets.commit(195, MAIN) == OffsetAndMetadata(140, "ic/1;190-194;pr=140-190")
+    assert offsets.commit(150, CHILD) == OffsetAndMetadata(150, "ic/1;190-194;pr=150-190")
 
 
 def test_offsets_after_the_new_position_of_the_main_flow_are_not_done() -> None:
-    of = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
-    of.commit(200, MAIN)
-    of.cut(130)
-    assert of.child_ranges == (OffsetSpan(95, 120),)
-    assert of.to_commit() == OffsetAndMetadata(95, "ic/1;120-129;pr=95-120")
-    of.cut(90)
-    assert (of.child_ranges, of.to_commit()) == ((), OffsetAndMetadata(90))
+    offsets = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
+    offsets.commit(200, MAIN)
+    offsets.cut(130)
+    assert offsets.child_ranges == (OffsetSpan(95, 120),)
+    assert offsets.to_commit() == OffsetAndMetadata(95, "ic/1;120-129;pr=95-120")
+    offsets.cut(90)
+    assert (offsets.child_ranges, offsets.to_commit()) == ((), OffsetAndMetadata(90))
 
 
 def test_text_of_the_user_is_kept_and_what_is_too_long_is_left_out() -> None:
-    of = after_crash()
-    of.user_text = "mine"
-    assert of.commit(121, MAIN).metadata == "ic/1;120-120;pr=70-120;u=mine"
+    offsets = after_crash()
+    offsets.user_text = "mine"
+    assert offsets.commit(121, MAIN).metadata == "ic/1;120-120;pr=70-120;u=mine"
     behind = tuple(OffsetSpan(n * 10, n * 10 + 5) for n in range(100, 1000))
     done = OffsetRanges([(n * 10 + 5, n * 10 + 10) for n in range(100, 999)])
     many = CaughtUpOffsets(1000, done, behind, 10_000).to_commit()
@@ -67,7 +67,7 @@ def test_text_of_the_user_is_kept_and_what_is_too_long_is_left_out() -> None:
 
 
 @given(st.data())
-def test_what_is_committed_is_done_and_what_is_done_is_committed(data: st.DataObject) -> None:
+def test_the_commits_of_both_flows_contain_exactly_the_done_offsets(data: st.DataObject) -> None:
     """Against sets of offsets: any crashes, any progress of both flows between them."""
     done: set[int] = set()
     offset, text, end = 0, "", 0
@@ -78,10 +78,10 @@ def test_what_is_committed_is_done_and_what_is_done_is_committed(data: st.DataOb
         assert {n for each in behind for n in range(*each)} == set(range(end)) - done
         if not behind:
             continue
-        of = CaughtUpOffsets(offset, stored, behind, end)
+        offsets = CaughtUpOffsets(offset, stored, behind, end)
         main, child = end + data.draw(st.integers(0, 9)), data.draw(st.integers(behind[0].start, end))
-        of.commit(main, MAIN)
-        committed = of.commit(child, CHILD)
+        offsets.commit(main, MAIN)
+        committed = offsets.commit(child, CHILD)
         done |= set(range(end, main)) | {n for each in behind for n in range(*each) if n < child}
         offset, text, end = committed.offset, committed.metadata, main
         reported = set(range(offset)) | {

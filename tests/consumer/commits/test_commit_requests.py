@@ -72,7 +72,7 @@ def sent(request: UnsentRequest) -> dict[int, int]:
     }
 
 
-def test_what_waits_goes_out_in_one_request_with_who_the_member_is() -> None:
+def test_waiting_commits_are_one_request_with_the_identity_of_the_member() -> None:
     group = Group()
     group.commit(1, a=5, b=6)
     group.commit(2, c=7)
@@ -83,7 +83,7 @@ def test_what_waits_goes_out_in_one_request_with_who_the_member_is() -> None:
     assert group.commits.is_idle
 
 
-def test_while_one_is_under_way_the_newest_waits_for_all_calls() -> None:
+def test_while_a_commit_is_in_flight_only_the_newest_offset_of_later_calls_waits() -> None:
     group = Group()
     group.commit(1, a=5)
     first = only(group.commits)
@@ -96,7 +96,7 @@ def test_while_one_is_under_way_the_newest_waits_for_all_calls() -> None:
     assert group.respond(second) == [CallDone(call_id=2)], "call 3 waits for b"
 
 
-def test_what_the_member_does_not_hold_is_refused_and_the_rest_is_committed() -> None:
+def test_a_commit_of_an_unassigned_partition_is_refused_and_the_rest_is_committed() -> None:
     group = Group(holds=frozenset({A}))
     assert group.commit(1, a=5, b=5) == []
     (done,) = group.respond(only(group.commits))
@@ -111,7 +111,7 @@ def test_what_the_member_does_not_hold_is_refused_and_the_rest_is_committed() ->
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.REQUEST_TIMED_OUT,
 ])  # fmt: skip
-def test_what_may_pass_is_sent_again_after_a_pause_and_only_what_was_refused(code: ErrorCode) -> None:
+def test_a_retriable_error_repeats_the_refused_partitions_after_a_pause(code: ErrorCode) -> None:
     group = Group()
     group.commit(1, a=5, b=6)
     assert group.respond(only(group.commits), a=code) == []
@@ -121,7 +121,7 @@ def test_what_may_pass_is_sent_again_after_a_pause_and_only_what_was_refused(cod
     assert group.respond(again) == [CallDone(call_id=1)]
 
 
-def test_without_a_response_it_is_sent_again_to_the_coordinator_found_then() -> None:
+def test_a_commit_without_a_response_waits_for_the_next_coordinator() -> None:
     group = Group()
     group.commit(1, a=5)
     assert group.commits.on_response(only(group.commits), LOST, NOW) == []
@@ -280,7 +280,7 @@ def ranges_of(*texts: str) -> OffsetRanges:
 
 
 def looked_up(group: Group) -> list[Any]:
-    """Looked up partitions, and the receiver of their committed offsets."""
+    """Return a list that collects lookups: the partitions, and the receiver of their committed offsets."""
     queries: list[Any] = []
     group.commits._query_committed = lambda partitions, deliver: queries.append((partitions, deliver))
     return queries
@@ -318,7 +318,7 @@ def test_a_broker_that_keeps_the_last_of_several_texts_is_noticed() -> None:
     assert len(text_of(only(group.commits))) <= 4096, "the widest from now on"
 
 
-def test_what_a_broker_refuses_as_too_large_is_made_shorter_and_the_rest_is_returned() -> None:
+def test_a_text_that_a_broker_refuses_as_too_large_is_made_shorter_and_the_rest_is_returned() -> None:
     group = Group()
     group.commits.commit({A: MEDIUM}, 1)
     request = only(group.commits)
@@ -344,7 +344,7 @@ def test_the_offset_is_committed_without_ranges_where_none_are_accepted() -> Non
     assert OffsetRanges(done.value.left_out[A]) == ranges_of(MEDIUM.metadata)
 
 
-def test_a_broker_that_refuses_even_that_is_an_error() -> None:
+def test_a_broker_that_refuses_the_offset_without_ranges_is_an_error() -> None:
     group = Group()
     group.commits.commit({A: MEDIUM}, 1)
     for _ in range(2):

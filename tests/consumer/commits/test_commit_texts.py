@@ -52,7 +52,7 @@ def test_a_limited_partition_begins_with_what_brokers_accept() -> None:
     assert not texts.shorten()
 
 
-def test_what_is_committed_shows_whether_texts_were_added_up() -> None:
+def test_committed_metadata_show_whether_the_broker_added_up_the_texts() -> None:
     texts = CommitTexts(commit(MANY), is_limited=False)
     texts.check_stored(commit(MANY[:3000]))
     assert list(texts.left_out) == [], "a string shows the first ranges"

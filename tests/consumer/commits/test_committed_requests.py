@@ -34,7 +34,7 @@ class Play:
         self.committed.query(frozenset(partitions), lambda result: self.results.append(result) or [])  # type: ignore[func-returns-value]
 
     def respond(self, now: float = NOW, code: int = 0, **committed: Any) -> None:
-        """a=(offset, metadata, code)"""
+        """Respond to the only request. `a=(offset, metadata, code)` is the content for partition a."""
         response = registry.message("OffsetFetchResponse")
         partitions = [
             response.OffsetFetchResponsePartitions(
@@ -74,7 +74,7 @@ def test_an_offset_in_an_open_transaction_is_requested_again() -> None:
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, 25, 113])
-def test_codes_of_the_group_that_may_pass(code: int) -> None:
+def test_a_retriable_error_of_the_group_repeats_the_query(code: int) -> None:
     play = Play()
     play.query(A)
     play.respond(code=code)
@@ -83,7 +83,7 @@ def test_codes_of_the_group_that_may_pass(code: int) -> None:
     assert (play.coordinator.node_id is None) == (code in (15, 16))
 
 
-def test_what_does_not_pass_is_delivered_as_an_error_to_all() -> None:
+def test_a_permanent_error_is_delivered_to_all_queries() -> None:
     play = Play()
     play.query(A)
     play.query(B)

@@ -82,7 +82,7 @@ def test_one_flow_that_fails_does_not_keep_the_other() -> None:
 
 
 @pytest.mark.parametrize("start", [75, 119, 120])
-def test_what_was_deleted_shrinks_the_range(start: int) -> None:
+def test_deleted_records_shrink_the_range(start: int) -> None:
     world, member = behind()
     world.kafka.starts[P] = start
     assert read_all(world, member) == list(range(start, 120))
@@ -105,7 +105,7 @@ def test_a_failed_request_for_the_log_start_is_repeated() -> None:
     assert requested == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_TIMESTAMP]
 
 
-def test_partitions_that_go_take_their_child_with_them() -> None:
+def test_the_child_of_a_lost_partition_ends() -> None:
     world, member = behind()
     world.until(lambda: P in member.core.catch_up, [member])
     member.core._drop(frozenset({P}))
@@ -126,7 +126,7 @@ def test_without_the_mode_nothing_is_requested_and_nothing_jumps() -> None:
     assert member.core.positions[P].ranges is None
 
 
-def test_fewer_than_the_least_lag_are_read_as_ever() -> None:
+def test_a_lag_below_catch_up_lag_min_is_read_by_one_flow() -> None:
     world, _ = behind()
     world.members.clear()
     patient = world.member("b", enable_parallel_rebalance=True, catch_up_lag_min=51).subscribe("a")

@@ -47,7 +47,7 @@ class Play:
         self.positions[partition].leader = self.metadata.leader(partition)
 
     def respond(self, request: UnsentRequest, now: float = NOW, code: int = 0, **records: Any) -> list[Any]:
-        """a=bytes, or a dict of fields."""
+        """Respond to a Fetch. `a=` is the records of partition a as bytes, or a dict of response fields."""
         response = registry.message("FetchResponse")
         partitions = []
         for name, content in records.items():
@@ -179,7 +179,7 @@ def test_records_of_a_paused_partition_do_not_keep_their_response() -> None:
     assert play.fetches.buffered_bytes == 0
 
 
-def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:
+def test_buffered_records_of_a_partition_to_be_revoked_are_returned_only_if_it_stays() -> None:
     play = Play(A)
     play.respond(only(play.fetches), a=batch(0))
     play.positions.hold_back([A])
@@ -286,7 +286,7 @@ def test_a_diverging_epoch_takes_the_position_back() -> None:
     assert (play.positions[A].offset, play.positions[A].record_epoch) == (40, 3)
 
 
-def test_what_the_application_has_not_got_is_read_again_where_the_log_was_cut() -> None:
+def test_records_not_yet_returned_are_read_again_where_the_log_was_truncated() -> None:
     """Ten records wait in the buffer when the leader says that its log ends five before the next."""
     play = Play(A)
     play.respond(only(play.fetches), a=batch(0))
@@ -345,7 +345,7 @@ def test_a_broker_that_does_not_respond_is_queried_with_pauses_and_the_others_wi
     ({"error_code": 29}, "Fetch of p-0: TOPIC_AUTHORIZATION_FAILED"),
     (b"\xff" * 100, "Fetch of p-0: "),
 ])  # fmt: skip
-def test_what_cannot_be_read_is_an_error_that_names_the_partition(content: Any, text: str) -> None:
+def test_unreadable_records_are_an_error_that_names_the_partition(content: Any, text: str) -> None:
     play = Play(A)
     (event,) = play.respond(only(play.fetches), a=content)
     assert text in str(event.error)

@@ -23,7 +23,7 @@ def world_of(committed: int | None = None, text: str = "", **options: object) ->
     return world, world.member("a", **options).subscribe("a")
 
 
-def test_what_is_committed_says_where_and_what_is_done_above_it_does_not_come() -> None:
+def test_reading_begins_at_the_committed_offset_and_skips_the_committed_ranges() -> None:
     world, member = world_of(40, "ic/1;40-44,90-94")
     world.until(lambda: len(member.got) == 50, [member])
     assert [offset for _, offset in member.got] == [*range(45, 90), *range(95, 100)]
@@ -33,7 +33,7 @@ def test_what_is_committed_says_where_and_what_is_done_above_it_does_not_come() 
 
 
 @pytest.mark.parametrize("text", ["mine", "ic/2;50-60", "ic/1;60-50"])
-def test_text_that_says_nothing_changes_nothing(text: str) -> None:
+def test_commit_metadata_without_readable_ranges_change_nothing(text: str) -> None:
     world, member = world_of(40, text)
     world.until(lambda: len(member.got) == 60, [member])
     assert member.of(BackgroundError) == []

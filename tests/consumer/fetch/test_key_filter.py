@@ -20,7 +20,7 @@ KEYS = st.one_of(st.none(), st.binary(max_size=9))
 
 
 def of_keys(keys: list[bytes | None], base: int = 0) -> LazyRecords:
-    """Records with such keys, one after the other."""
+    """Return one record for each key, at consecutive offsets."""
     if not keys:
         return LazyRecords()
     batch = records.build_batch(base, [records.Record(key, b"value") for key in keys])
@@ -31,7 +31,7 @@ def of_keys(keys: list[bytes | None], base: int = 0) -> LazyRecords:
 @given(
     ranges=RANGES, keys=st.lists(st.binary(max_size=3), max_size=3), null_keys=st.sampled_from(NullKeys), data=st.data()
 )
-def test_it_wants_what_the_proxy_gives_for_its_field(
+def test_a_key_filter_wants_the_records_that_the_proxy_gives_for_its_request_field(
     ranges: list[tuple[int, int]], keys: list[bytes], null_keys: NullKeys, data: st.DataObject
 ) -> None:
     key_filter = KeyFilter(tuple(ranges), tuple(keys), null_keys)

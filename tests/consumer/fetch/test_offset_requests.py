@@ -60,7 +60,7 @@ class Play:
         return self.offsets.on_response(request, crossed(response(topics=[topic]), 4), NOW)
 
     def new_leader(self) -> UnsentRequest:
-        """A is read at 50, in epoch 4; then the leader has epoch 9."""
+        """Read A at 50 in epoch 4, then give it a leader of epoch 9. Return the validation request."""
         self.positions.drop([B])
         self.positions.seek(A, 50, 4)
         self.positions[A].leader = LeaderAndEpoch(1, 5)
@@ -103,7 +103,7 @@ def test_a_leader_that_has_moved_is_looked_up_and_its_successor_queried() -> Non
     assert play.results == []
 
 
-def test_what_does_not_pass_is_delivered() -> None:
+def test_a_permanent_error_is_delivered() -> None:
     play = Play()
     play.query(a=-2)
     play.query(b=-2)

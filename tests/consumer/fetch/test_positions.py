@@ -14,7 +14,7 @@ def assigned() -> Positions:
     return positions
 
 
-def test_what_stays_assigned_keeps_its_position() -> None:
+def test_a_partition_that_stays_assigned_keeps_its_position() -> None:
     positions = assigned()
     positions.seek(A, 7)
     positions.pause([A])
@@ -52,7 +52,7 @@ def test_missing_positions_are_requested_once_and_a_seek_makes_the_request_stale
     assert positions[A].offset is None
 
 
-def test_what_is_not_assigned_is_left_alone() -> None:
+def test_changes_of_unassigned_partitions_are_ignored() -> None:
     positions = assigned()
     other = TopicPartition("q", 0)
     for change in (positions.pause, positions.resume, positions.hold_back, positions.end_hold_back, positions.drop):

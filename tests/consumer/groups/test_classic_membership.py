@@ -162,7 +162,7 @@ def test_a_cooperative_member_that_delays_joins_another_rebalance_and_still_owns
     assert only(play.member, NOW + 7.0).api == "JoinGroup", "so that others get what was released"
 
 
-def test_what_is_released_while_it_joins_underneath_is_given_up_when_it_is_synced() -> None:
+def test_a_partition_that_is_released_during_a_join_is_given_up_after_the_sync() -> None:
     """The response may give it back: it is then read on, and nothing completes."""
     for given_back in (True, False):
         play = Play(cooperative=True)

@@ -39,7 +39,7 @@ def test_join_group_says_everything_in_the_words_of_each_assignor(version: int) 
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_sync_and_leave(version: int) -> None:
+def test_sync_group_has_the_assignments_and_leave_group_names_the_member(version: int) -> None:
     request = crossed(messages.sync_group("g", WHO, "range", [("m", b"1")]), version)
     assert [(each.member_id, bytes(each.assignment)) for each in request.assignments] == [("m", b"1")]
     left = crossed(messages.leave_group("g", WHO, "closed"), version)
@@ -47,6 +47,6 @@ def test_sync_and_leave(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_heartbeat(version: int) -> None:
+def test_a_heartbeat_names_member_generation_and_instance(version: int) -> None:
     request = crossed(messages.heartbeat("g", WHO), version)
     assert (request.member_id, request.generation_id, request.group_instance_id) == ("m", 4, "i")

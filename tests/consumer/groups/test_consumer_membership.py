@@ -84,7 +84,7 @@ def test_joining_says_everything_and_what_follows_only_what_has_changed() -> Non
     assert beat.message.rebalance_timeout_ms == -1
 
 
-def test_what_was_assigned_is_reported_once_the_application_knows() -> None:
+def test_an_assignment_is_acknowledged_once_the_application_knows_it() -> None:
     play = Play()
     play.respond(only(play.member), partitions="01")
     (event,) = play.events()
@@ -179,7 +179,7 @@ def test_leaving_is_a_last_heartbeat(instance_id: str | None, epoch: int) -> Non
     nothing(play.member, NOW + 100)
 
 
-def test_who_never_joined_leaves_without_a_word() -> None:
+def test_a_member_that_never_joined_leaves_without_a_request() -> None:
     play = Play()
     play.member.leave(NOW, "closed")
     assert not play.member.is_leaving

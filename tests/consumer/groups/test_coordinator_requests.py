@@ -22,7 +22,7 @@ def looking() -> CoordinatorRequests:
     return manager
 
 
-def test_it_is_requested_once_and_then_known() -> None:
+def test_the_coordinator_is_requested_once_and_then_known() -> None:
     manager = looking()
     request = only(manager)
     assert request.message.coordinator_keys == ["g"]
@@ -35,7 +35,7 @@ def test_it_is_requested_once_and_then_known() -> None:
 @pytest.mark.parametrize("trouble", [
     LOST, TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 ])  # fmt: skip
-def test_after_trouble_it_is_queried_again_after_a_pause(trouble: Any) -> None:
+def test_a_failed_lookup_is_repeated_after_growing_pauses(trouble: Any) -> None:
     manager = looking()
     now = NOW
     for pause in (0.1, 0.2, 0.4):

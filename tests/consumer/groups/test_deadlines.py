@@ -38,7 +38,7 @@ def test_the_margin_is_a_tenth_at_least_half_a_second_at_most_half_the_timeout(
     (0.2, 0.6, 0.2),
     (0.5, 0.6, 0.3),
 ])  # fmt: skip
-def test_the_brokers_patience_bounds_an_eager_and_a_kip_848_member(
+def test_the_rebalance_timeout_bounds_the_deadline_of_an_eager_and_a_kip_848_member(
     protocol: RebalanceProtocol, delay: float, timeout: float, expected: float
 ) -> None:
     """learned + min(max_revoke_delay, rebalance_timeout - margin): the margin never shortens the own limit."""

@@ -56,7 +56,7 @@ def assigned(leader: GroupLeader) -> dict[str, list[str]]:
     return {name: [str(each) for each in read_assignment(data).partitions] for name, data in assignments}
 
 
-def test_it_assigns_what_all_members_subscribe_to_once_the_topics_are_known() -> None:
+def test_the_leader_assigns_all_subscribed_topics_once_they_are_known() -> None:
     known = Topics(p=2, q=1)
     leader = GroupLeader([RangeAssignor()], known)
     leader.become_leader(elected(a=topics("p"), b=topics("p", "q")))
@@ -67,7 +67,7 @@ def test_it_assigns_what_all_members_subscribe_to_once_the_topics_are_known() ->
     assert assigned(leader) == {"a": ["p-0"], "b": ["p-1", "q-0"]}
 
 
-def test_it_assigns_anew_when_a_topic_grows_and_only_while_it_leads() -> None:
+def test_the_leader_assigns_anew_when_a_topic_grows_and_only_while_it_leads() -> None:
     known = Topics(p=2)
     leader = GroupLeader([RangeAssignor()], known)
     assert not leader.needs_new_assignment()

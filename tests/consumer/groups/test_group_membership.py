@@ -9,7 +9,7 @@ from tests.consumer.groups.test_rebalance_flow import A, B, stable
 from tests.consumer.managers import NOW, OPTIONS, backoff, found_coordinator
 
 
-def test_who_has_not_polled_is_no_member_yet() -> None:
+def test_the_poll_interval_begins_with_the_first_poll() -> None:
     member = GroupMembership(OPTIONS, stable(), found_coordinator(), backoff(), lambda _: True)
     assert not member.is_polled
     member.on_poll(NOW)
@@ -18,7 +18,7 @@ def test_who_has_not_polled_is_no_member_yet() -> None:
     assert member.fatal is None
 
 
-def test_what_the_application_let_go_of_is_released() -> None:
+def test_partitions_that_the_application_acknowledges_are_released() -> None:
     flow = stable(A, B)
     member = GroupMembership(OPTIONS, flow, found_coordinator(), backoff(), lambda _: True)
     flow.begin_revocation(frozenset({B}), RebalanceProtocol.COOPERATIVE, NOW, "assigned less")

@@ -87,7 +87,7 @@ def test_an_acknowledgement_of_an_older_rebalance_means_nothing() -> None:
     assert flow.acknowledge_assigned(event.rebalance_id, 2.0)
 
 
-def test_who_is_out_of_the_group_has_lost_everything_once() -> None:
+def test_a_member_out_of_the_group_reports_its_loss_once() -> None:
     flow = stable(A, B)
     flow.begin_revocation(frozenset({B}), COOPERATIVE, 1.0, "less")
     assert flow.lose_everything(2.0, "fenced") == [PartitionsLost(partitions=frozenset({A, B}), reason="fenced")]

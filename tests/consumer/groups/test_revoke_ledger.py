@@ -64,7 +64,7 @@ def test_a000_4_a_lost_partition_is_not_delayed_and_reported_once() -> None:
         ledger.delay({B})
 
 
-def test_of_a_mix_what_can_be_delayed_is_delayed_and_the_result_is_false() -> None:
+def test_lost_partitions_among_others_are_not_delayed_and_the_result_is_false() -> None:
     ledger = revoked_in_a_poll(A, B)
     ledger.add_lost({B})
     assert not ledger.delay({A, B})
@@ -154,7 +154,7 @@ class Polls(RuleBasedStateMachine):
 
     @rule(partitions=ANY)
     def rebalance_begins(self, partitions: frozenset[TopicPartition]) -> None:
-        """It names everything that it wants back; what it does not name is given back."""
+        """Begin a rebalance that revokes these partitions. Requested ones that it does not name are given back."""
         self.rebalance += 1
         self.ledger.cancel(self.requested - partitions)
         free = self.ledger.request(partitions, self.rebalance)

@@ -84,7 +84,7 @@ class Case:
 
 
 def cases(seed: int) -> Iterator[Case]:
-    """One story: a group whose members, subscriptions and partitions change; each with every assignor."""
+    """Yield the cases of one story: a group whose members, subscriptions and partitions change, with every assignor."""
     for name in ASSIGNORS:
         yield from _story(random.Random(f"{seed}-{name}"), name)
 
@@ -124,7 +124,7 @@ def _member(choose: random.Random, counts: Mapping[str, int], same: bool) -> Gro
 def _later(
     choose: random.Random, name: str, case: Case, generation: int, disorder: bool
 ) -> dict[str, GroupSubscription]:
-    """The members when they join again: with what they had, or, in disorder, with what they believe to have had."""
+    """Return the members when they join again: with what they had, or, in disorder, with what they believe they had."""
     everything = [TopicPartition(topic, number) for topic, count in case.counts.items() for number in range(count)]
     assigned = case.ours()
     subscriptions = {}
@@ -163,7 +163,7 @@ def is_valid(case: Case, assigned: Assigned) -> bool:
 
 
 def compact(assigned: Assigned) -> str:
-    """For golden.txt: `member orders:0,1 a:2;...`; members and partitions in the order of topics."""
+    """Format an assignment for golden.txt: `member orders:0,1 a:2;...`; members and topics in order."""
     return ";".join(" ".join([member_id, *_by_topic(assigned[member_id])]) for member_id in sorted(assigned))
 
 
@@ -175,7 +175,7 @@ def _by_topic(partitions: list[TopicPartition]) -> list[str]:
 
 
 def has_compiler() -> bool:
-    """True if the Java at hand can run a source file; the one in a wheel cannot."""
+    """Return True if the Java at hand can run a source file; the one in a wheel cannot."""
     modules = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
     return "jdk.compiler" in modules.stdout
 
@@ -201,7 +201,7 @@ def some_cases(stories: int, first: int = 0) -> list[Case]:
 
 
 def in_racks(choose: random.Random, case: Case) -> Case:
-    """The same members and partitions, of which most stand in some rack."""
+    """Return the case with racks for most members and replicas."""
     letters = "abc"[: choose.randint(1, 3)]
     copies = choose.randint(1, len(letters))
     counts = case.counts if choose.random() < 0.6 else dict.fromkeys(case.counts, max(case.counts.values()))

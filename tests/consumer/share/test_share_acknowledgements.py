@@ -11,7 +11,7 @@ from kafka_share_proxy.consumer.share.share_acknowledgements import RUN_MIN, Ack
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
 
 
-def test_one_type_for_all_is_written_once() -> None:
+def test_one_acknowledge_type_for_all_offsets_is_written_once() -> None:
     assert spans(dict.fromkeys(range(5, 105), ACCEPT)) == [AcknowledgementSpan(5, 104, [1])]
 
 

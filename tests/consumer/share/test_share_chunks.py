@@ -19,7 +19,7 @@ def batch(first: int, count: int, **options: Any) -> bytes:
 
 
 def opened(data: bytes, *acquired: tuple[int, int, int]) -> OpenedShareBatch:
-    """All batches of a chunk, put together."""
+    """Open all batches of a chunk. Return them as one."""
     chunk = AcquiredChunk(P0, ShareSession(1), data, tuple(Acquired(*each) for each in acquired), 0.0)
     batches = list(opened_share_chunk(chunk))
     return OpenedShareBatch(
@@ -77,7 +77,7 @@ def test_bytes_that_are_no_batches_are_left_to_others() -> None:
     assert opened_batch.trouble
 
 
-def test_what_a_missing_codec_hides_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_a_batch_whose_codec_is_missing_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = batch(0, 3, codec=compression.GZIP)
 
     def missing(*_: object) -> bytes:

@@ -247,7 +247,7 @@ def test_after_unsubscribing_it_can_subscribe_again() -> None:
     assert one.offsets() == [(0, 0, 2), (0, 1, 2)]
 
 
-def test_who_subscribes_while_it_leaves_stays() -> None:
+def test_a_member_that_subscribes_while_it_leaves_stays() -> None:
     play = Play(members=1, records=2, lock_s=30)
     (one,) = play.members
     (part,) = one.poll().parts
@@ -263,7 +263,7 @@ def test_who_subscribes_while_it_leaves_stays() -> None:
     assert (0, 2, 1) in one.offsets()
 
 
-def test_who_does_not_poll_leaves_the_group_and_keeps_its_locks() -> None:
+def test_a_member_that_does_not_poll_leaves_the_group_and_keeps_its_locks() -> None:
     play = Play(members=1, lock_s=30, max_poll_interval_s=5.0)
     (one,) = play.members
     (part,) = one.poll().parts
@@ -275,7 +275,7 @@ def test_who_does_not_poll_leaves_the_group_and_keeps_its_locks() -> None:
     assert one.offsets() == [(0, 1, 1)]
 
 
-def test_who_waits_in_poll_stays_a_member() -> None:
+def test_a_member_that_waits_in_poll_stays() -> None:
     play = Play(members=1, records=0, max_poll_interval_s=5.0)
     (one,) = play.members
     assert one.offsets(60) == []
@@ -285,7 +285,7 @@ def test_who_waits_in_poll_stays_a_member() -> None:
 
 
 def disturb(kafka: ShareKafka, chance: random.Random) -> None:
-    """Now and then a leader moves, a session ends, or something cannot be stored."""
+    """Let a leader move, a session end, or an acknowledgement fail, with a small chance."""
     draw, node = chance.random(), chance.choice((1, 2))
     if draw < 0.1:
         kafka.move(P0, node)

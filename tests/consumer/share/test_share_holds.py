@@ -43,7 +43,7 @@ class Play:
         return [None if result.error is None else getattr(result.error, "code", None) for result in self.results]
 
 
-def test_the_last_word_counts_until_it_is_sent() -> None:
+def test_a_later_acknowledgement_replaces_one_that_is_not_sent() -> None:
     """Item 86: accept, then release before the commit."""
     play = Play()
     play.acknowledge(3, ACCEPT)
@@ -105,7 +105,7 @@ def test_a_lock_that_could_not_be_renewed_is_lost() -> None:
         play.acknowledge(4, ACCEPT)
 
 
-def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
+def test_an_acknowledgement_after_the_end_of_its_lock_has_its_own_request() -> None:
     play = Play()
     play.held.deliver(P0, [50], play.session, NOW - 1)
     play.held.acknowledge(P0, 50, play.held.find(P0, 50, 2), ACCEPT)
@@ -119,7 +119,7 @@ def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
     assert all(20 not in result.types for result in play.results)
 
 
-def test_what_the_broker_could_not_store_is_sent_again_while_the_lock_lasts() -> None:
+def test_acknowledgements_that_the_broker_could_not_store_are_sent_again_while_the_lock_lasts() -> None:
     play = Play()
     play.acknowledge(1, ACCEPT)
     play.sent()
@@ -132,7 +132,7 @@ def test_what_the_broker_could_not_store_is_sent_again_while_the_lock_lasts() ->
     assert play.held.count == 9
 
 
-def test_what_was_not_sent_is_due_again_and_newer_words_stand() -> None:
+def test_unsent_acknowledgements_are_due_again_unless_newer_ones_replace_them() -> None:
     play = Play()
     play.acknowledge(1, RENEW)
     play.acknowledge(2, ACCEPT)

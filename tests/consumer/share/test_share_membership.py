@@ -167,7 +167,7 @@ def test_a_broker_without_share_groups_and_a_wrong_password_are_final() -> None:
         assert play.member.fatal is event.error
 
 
-def test_who_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
+def test_a_member_that_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
     play = Play(max_poll_interval_s=3.0)
     play.join()
     leaving = only(play.member, NOW + 3)

@@ -69,7 +69,7 @@ def test_a_fetch_names_what_is_new_and_takes_acknowledgements_along() -> None:
     )
 
 
-def test_what_is_only_acknowledged_is_forgotten_immediately() -> None:
+def test_a_partition_that_is_only_acknowledged_is_forgotten_in_the_same_request() -> None:
     """Every partition in a ShareFetch is read from then on (ShareSessionHandler)."""
     request = crossed(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
     assert listed(request) == [(P, 1, [(9, 9, [1])])]

@@ -49,7 +49,7 @@ class Play:
         self.renewals.on_response(self.session)
 
 
-def test_what_is_worked_on_is_renewed_well_before_its_lock_ends() -> None:
+def test_a_record_in_work_is_renewed_well_before_its_lock_ends() -> None:
     play = Play()
     play.begin(3)
     assert play.renewals.wake_at(DUE_AT - 0.5) == pytest.approx(DUE_AT)
@@ -70,7 +70,7 @@ def test_the_clock_is_checked_again_within_a_second_while_work_is_in_progress() 
     assert play.renewals.wake_at(NOW) == NOW + CHECKED_EVERY_S
 
 
-def test_what_is_due_soon_is_renewed_with_what_is_due_now() -> None:
+def test_renewals_that_are_due_soon_are_sent_with_those_due_now() -> None:
     play = Play()
     later = play.held.deliver(P0, [20], play.session, NOW + LOCK_S + 1)
     much_later = play.held.deliver(P0, [21], play.session, NOW + LOCK_S + 5)
@@ -86,7 +86,7 @@ def test_work_that_begins_late_renews_immediately() -> None:
     assert play.due(NOW + 9) == {3: RENEW}
 
 
-def test_what_has_ended_is_not_renewed_and_is_reported_immediately() -> None:
+def test_an_expired_lock_is_not_renewed_and_is_reported_immediately() -> None:
     play = Play()
     job = play.begin(3)
     assert play.renewals.end(job, ACCEPT, NOW) is True
@@ -126,7 +126,7 @@ def test_a_lock_that_is_lost_is_reported_once_and_not_renewed() -> None:
         play.begin(3)
 
 
-def test_who_begins_when_the_lock_has_ended_is_too_late() -> None:
+def test_work_that_begins_after_its_lock_has_ended_is_refused() -> None:
     play = Play()
     with pytest.raises(LockLostError, match="has ended"):
         play.begin(3, NOW + LOCK_S)

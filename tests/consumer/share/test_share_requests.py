@@ -250,7 +250,7 @@ def test_a_broker_without_share_fetch_is_an_error() -> None:
     assert "no ShareFetch" in str(member.events[0].error)
 
 
-def test_what_could_not_be_stored_is_sent_again() -> None:
+def test_acknowledgements_that_the_broker_could_not_store_are_sent_again() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
     acknowledge(member, part, ACCEPT, 0)

@@ -28,7 +28,7 @@ def test_a_session_that_is_opened_again_reads_nothing_and_remembers_ids() -> Non
     assert (session.is_open, session.partitions, session.ids) == (False, {}, {P0: OLD})
 
 
-def test_what_is_new_is_added_and_the_rest_forgotten() -> None:
+def test_new_partitions_are_added_and_missing_ones_forgotten() -> None:
     session = ShareSession(1)
     session.advance({P0: OLD, P1: OLD})
     assert session.changes({P1: OLD, P2: OLD}) == ({P2: OLD}, {P0: OLD})

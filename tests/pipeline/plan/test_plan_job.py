@@ -66,7 +66,7 @@ def test_a_key_is_shown_as_text_where_it_is_some() -> None:
 
 @pytest.fixture
 def keys() -> list[bytes]:
-    """Zipf, with one key that has more than a fair range of 16."""
+    """Return keys of a Zipf distribution, of which one has more records than a fair range of 16."""
     draw = random.Random(7)
     weights = [rank**-1.1 for rank in range(1, 2_001)]
     return [b"key-%d" % number for number in draw.choices(range(2_000), weights, k=RECORDS)]

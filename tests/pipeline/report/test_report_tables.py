@@ -10,7 +10,7 @@ from kafka_share_proxy.pipeline.report.report_tables import ADVICE, WHOLE_PARTIT
 
 
 def clients(*cells: tuple[str, int, int]) -> dict[str, list[dict[str, Any]]]:
-    """Client, base partition and slot of what was read, ten records each."""
+    """Return rows by client: base partition, slot, ten records each."""
     rows_by_client: dict[str, list[dict[str, Any]]] = {}
     for client, partition, slot in cells:
         row = {"partition": partition, "slot": slot, "rows": 10}

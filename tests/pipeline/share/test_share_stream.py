@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 @pytest.fixture
 def group(share_front: Front, fresh: Callable[[str], str]) -> str:
-    """Begins at the first record; its locks last for a second."""
+    """Return a group that begins at the first record and whose locks last for a second."""
     name = fresh("group")
     with Raw(share_front.bootstrap) as raw:
         raw.configure_group(name, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "1000"})
@@ -38,7 +38,7 @@ def options(share_front: Front, orders: Topic, group: str) -> dict[str, str]:
 
 
 def deliverable(options: dict[str, str]) -> int:
-    """Offsets that another member is given now."""
+    """Acquire as another member. Return the number of offsets."""
     with ShareMember(read_share_options(options), print) as member:
         return count_offsets(each.span for each in member.fetch(10_000, 0.5).acquired)
 
@@ -110,7 +110,7 @@ def test_a_batch_of_a_topic_that_was_created_again_is_an_error_or_left_out(
 
 
 def forget_commit(commits: Path) -> None:
-    """As after a crash between acknowledging a batch and Spark's note that it is done."""
+    """Delete Spark's last commit, as after a crash between acknowledging a batch and Spark's note that it is done."""
     last = max(int(each.name) for each in commits.glob("[0-9]*"))
     for name in (f"{last}", f".{last}.crc"):
         (commits / name).unlink()

@@ -37,7 +37,7 @@ def frame(spark: Any, front: Front, topic: Topic, **options: str) -> Any:
 
 
 def stream(spark: Any, front: Front, topic: Topic, folder: Path, **options: str) -> Any:
-    """One availableNow run into Parquet; the finished query."""
+    """Run a stream once with availableNow into Parquet. Return the finished query."""
     reader = spark.readStream.format("keyrange").option("bootstrap", front.bootstrap).option("topic", topic.name)
     writer = reader.options(**options).load().writeStream.format("parquet").trigger(availableNow=True)
     query = writer.option("path", str(folder / "rows")).option("checkpointLocation", str(folder / "checkpoint")).start()

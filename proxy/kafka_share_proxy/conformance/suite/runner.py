@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.errors import ProxyError
 
 CONCURRENT = 8
 """Cases that run at the same time."""
-FAREWELL_S = 10.0
+LEAVE_TIMEOUT_S = 10.0
 """Seconds that the members of a case have to leave their groups."""
 
 UNEXPECTED_SHAPE = (LookupError, AttributeError, TypeError, ValueError)
@@ -121,6 +121,6 @@ def _failed(case: Case, run: CaseRun, started_at: float, quantity: str, expected
 
 async def _end(run: CaseRun) -> None:
     """Let members leave. Failures are ignored, because the case has its outcome."""
-    with trio.move_on_after(FAREWELL_S, shield=True):
+    with trio.move_on_after(LEAVE_TIMEOUT_S, shield=True):
         with contextlib.suppress(ProxyError):
             await run.aclose()

@@ -208,7 +208,7 @@ class ConsumerGroup:
         if request.instance_id is None and joins:
             return self.members.get(request.member_id) or ConsumerMember(request.member_id)
         if not joins:
-            return self._checked(self.known(request.member_id, request.instance_id), request)
+            return self._check_epoch(self.known(request.member_id, request.instance_id), request)
         known = self.static_member(request.instance_id)
         return self._joined_static(request, known)
 
@@ -240,8 +240,8 @@ class ConsumerGroup:
             raise GroupRefusal(ErrorCode.FENCED_INSTANCE_ID, text)
         return self.members[member_id]
 
-    def _checked(self, member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
-        """Refuse a wrong epoch. The previous one is accepted, since a response may have been lost."""
+    def _check_epoch(self, member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
+        """Return the member, or refuse a wrong epoch. The previous one is accepted: a response may have been lost."""
         if request.epoch == member.epoch:
             return member
         is_subset = request.owned is not None and request.owned <= member.assigned.keys()

@@ -52,17 +52,21 @@ class ConfigKey:
     parse: Parse
 
 
-def _whole(kind: ConfigKind, name: str, default: int, low: int, high: int | None = None, other: int = 0) -> ConfigKey:
-    """Return a setting with bounds, or with the value `other` out of them if it is negative."""
+def _whole(
+    kind: ConfigKind, name: str, default: int, low: int, high: int | None = None, other: int | None = None
+) -> ConfigKey:
+    """Return a setting with a whole number from `low` to `high`, or `other`."""
     largest = INT_MAX if kind is ConfigKind.INT else LONG_MAX
 
     def parse(text: str) -> str:
         value = int(text) if _INTEGER.fullmatch(text) else largest + 1
         if not -largest - 1 <= value <= largest:
             raise ValueError(f"Not a number of type {kind.name}")
-        if other < 0 and value != other and not low <= value <= (high or largest):
+        if value == other:
+            return str(value)
+        if other is not None and not low <= value <= (high or largest):
             raise ValueError(f"Value must be between {low} and {high} or equal to {other}")
-        return str(value) if value == other < 0 else _bounded(value, low, high)
+        return _bounded(value, low, high)
 
     return ConfigKey(name, kind, str(default), parse)
 
@@ -75,7 +79,7 @@ def _bounded(value: float, low: float, high: float | None) -> str:
     return str(value)
 
 
-def _int(name: str, default: int, low: int, high: int | None = None, other: int = 0) -> ConfigKey:
+def _int(name: str, default: int, low: int, high: int | None = None, other: int | None = None) -> ConfigKey:
     return _whole(ConfigKind.INT, name, default, low, high, other)
 
 

@@ -130,7 +130,7 @@ class Transactions:
 
     def add(self, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]) -> ErrorCode:
         """Add partitions to the transaction, which begins with the first."""
-        producer = self._checked(transactional_id, identity)
+        producer = self._find_producer(transactional_id, identity)
         if isinstance(producer, ErrorCode):
             return producer
         if producer.state is not TransactionState.ONGOING:
@@ -142,12 +142,13 @@ class Transactions:
 
     def verify(self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition) -> ErrorCode:
         """Check that a partition was added to the transaction. TRANSACTION_ABORTABLE if not (KIP-890)."""
-        producer = self._checked(transactional_id, identity)
+        producer = self._find_producer(transactional_id, identity)
         if isinstance(producer, ErrorCode):
             return producer
         return ErrorCode.NONE if partition in producer.partitions else ErrorCode.TRANSACTION_ABORTABLE
 
-    def _checked(self, transactional_id: str, identity: ProducerIdentity) -> TransactionalProducer | ErrorCode:
+    def _find_producer(self, transactional_id: str, identity: ProducerIdentity) -> TransactionalProducer | ErrorCode:
+        """Return the producer with this identity, or the error for another one."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         producer = self._producers.get(transactional_id)
@@ -167,9 +168,9 @@ class Transactions:
         return self._end_bumping(producer, identity, commits) if bumps else self._end_old(producer, identity, commits)
 
     def _end_old(self, producer: TransactionalProducer, identity: ProducerIdentity, commits: bool) -> Result:
-        checked = self._checked(producer.transactional_id, identity)
-        if isinstance(checked, ErrorCode):
-            return checked
+        found = self._find_producer(producer.transactional_id, identity)
+        if isinstance(found, ErrorCode):
+            return found
         if producer.state is TransactionState.ONGOING:
             self._end(producer, commits=commits, bumps=False)
             return producer.identity

@@ -11,7 +11,7 @@ from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.wire.definitions import registry
 
-from tests.consumer.messages import crossed
+from tests.consumer.messages import round_trip
 
 NOW = 1000.0
 OPTIONS = ConsumerOptions(group_id="g", auto_offset_reset="earliest")
@@ -29,7 +29,7 @@ def found_coordinator(node_id: int = 1) -> CoordinatorRequests:
     manager = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
     manager.start(NOW)
     manager.find(NOW, "a test")
-    respond(manager, only(manager), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
+    respond(manager, only_request(manager), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
     return manager
 
 
@@ -37,7 +37,7 @@ def known_topics(**topics: int) -> MetadataRequests:
     """Return metadata of topics whose partitions are led by nodes 1 and 2 in turn, in epoch 5."""
     manager = MetadataRequests(OPTIONS, backoff())
     manager.watch(topics)
-    on_topics(manager, only(manager), **topics)
+    on_topics(manager, only_request(manager), **topics)
     return manager
 
 
@@ -61,16 +61,16 @@ def on_topics(
     return metadata.on_response(request, response(brokers=brokers, topics=listed), now)
 
 
-def only(manager: Any, now: float = NOW) -> UnsentRequest:
-    """Return the only request that the manager sends, encoded and decoded in its lowest and its highest version."""
+def only_request(manager: Any, now: float = NOW) -> UnsentRequest:
+    """Return the only request that a manager sends. It must be valid in its lowest and its highest version."""
     (request,) = manager.poll(now).requests
     for version in request.versions:
-        crossed(request.message, version)
+        round_trip(request.message, version)
     return request
 
 
-def nothing(manager: Any, now: float = NOW) -> float:
-    """Check that it sends nothing. Return the time of its next poll."""
+def no_request(manager: Any, now: float = NOW) -> float:
+    """Check that a manager sends no request. Return the time of its next poll."""
     expected = manager.poll(now)
     assert expected.requests == ()
     return expected.wake_at
@@ -81,7 +81,7 @@ def respond(manager: Any, request: UnsentRequest, now: float = NOW, **fields: An
     name = f"{request.api}Response"
     message = registry.message(name)
     response = message(**{key: _built(message, name, key, value) for key, value in fields.items()})
-    return manager.on_response(request, crossed(response, request.versions[1]), now)
+    return manager.on_response(request, round_trip(response, request.versions[1]), now)
 
 
 def _built(message: Any, name: str, key: str, value: Any) -> Any:
@@ -107,4 +107,4 @@ def assign(
     message = response(
         error_code=code, member_id="m", member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
     )
-    return member.on_response(request, crossed(message, request.versions[1]), now)
+    return member.on_response(request, round_trip(message, request.versions[1]), now)

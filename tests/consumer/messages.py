@@ -7,7 +7,7 @@ from typing import Any
 from kafka_share_proxy.wire.definitions import registry
 
 
-def crossed(message: Any, version: int) -> Any:
+def round_trip(message: Any, version: int) -> Any:
     """Return a message after it was encoded and decoded, as everything that is sent must be."""
     codec = registry.codec(type(message).__name__, version)
     return codec.decode(codec.encode(message))

@@ -12,7 +12,17 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, known_topics, nothing, on_topics, only
+from tests.consumer.managers import (
+    BARRED,
+    LOST,
+    NOW,
+    OPTIONS,
+    backoff,
+    known_topics,
+    no_request,
+    on_topics,
+    only_request,
+)
 
 P0 = TopicPartition("p", 0)
 
@@ -21,26 +31,26 @@ def test_watched_topics_are_requested_and_again_when_they_are_old() -> None:
     metadata = known_topics(p=2)
     assert metadata.leader(P0) == LeaderAndEpoch(1, 5)
     assert metadata.topic_name(metadata.topic_id("p") or b"") == "p"
-    assert nothing(metadata) == NOW + OPTIONS.metadata_max_age_s
-    only(metadata, NOW + OPTIONS.metadata_max_age_s)
-    nothing(metadata, NOW + 400)
+    assert no_request(metadata) == NOW + OPTIONS.metadata_max_age_s
+    only_request(metadata, NOW + OPTIONS.metadata_max_age_s)
+    no_request(metadata, NOW + 400)
 
 
 def test_nothing_watched_sends_no_request() -> None:
-    nothing(MetadataRequests(OPTIONS, backoff()))
+    no_request(MetadataRequests(OPTIONS, backoff()))
 
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_missing_topics_are_made_only_where_that_is_allowed(allowed: bool) -> None:
     metadata = MetadataRequests(OPTIONS, backoff(), creates_topics=allowed)
     metadata.watch({"a"})
-    assert only(metadata).message.allow_auto_topic_creation is allowed
+    assert only_request(metadata).message.allow_auto_topic_creation is allowed
 
 
 def test_topics_of_others_are_requested_on_demand() -> None:
     metadata = known_topics(p=2)
     assert metadata.partition_counts(["p", "q", "x"]) is None
-    request = only(metadata, NOW + 1)
+    request = only_request(metadata, NOW + 1)
     assert [each.name for each in request.message.topics] == ["p", "q", "x"]
     on_topics(metadata, request, p=2, q=3, x=0)
     assert metadata.partition_counts(["p", "q", "x"]) == {"p": 2, "q": 3}, "x does not exist"
@@ -51,21 +61,21 @@ def test_an_older_epoch_is_not_believed_and_a_topic_made_anew_is() -> None:
     metadata.note_leader(P0, LeaderAndEpoch(2, 9))
     metadata.note_leader(P0, LeaderAndEpoch(1, 8))
     metadata.request_update()
-    on_topics(metadata, only(metadata, NOW + 1), p=1)
+    on_topics(metadata, only_request(metadata, NOW + 1), p=1)
     assert metadata.leader(P0) == LeaderAndEpoch(2, 9)
     metadata.request_update()
     response = registry.message("MetadataResponse")
     partition = response.MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0)
     topic = response.MetadataResponseTopic(name="p", topic_id=b"n" * 16, partitions=[partition])
     broker = response.MetadataResponseBroker(node_id=1, host="h", port=1)
-    metadata.on_response(only(metadata, NOW + 2), response(brokers=[broker], topics=[topic]), NOW + 2)
+    metadata.on_response(only_request(metadata, NOW + 2), response(brokers=[broker], topics=[topic]), NOW + 2)
     assert metadata.leader(P0) == LeaderAndEpoch(1, 0)
 
 
 def test_a_pattern_requests_all_topics_and_leaves_internal_ones_out() -> None:
     metadata = MetadataRequests(OPTIONS, backoff())
     metadata.watch((), "or.*")
-    request = only(metadata)
+    request = only_request(metadata)
     assert request.message.topics is None
     on_topics(metadata, request, orders=1, other=1, organs=1)
     metadata.topics["organs"].internal = True
@@ -77,15 +87,15 @@ def test_a_pattern_requests_all_topics_and_leaves_internal_ones_out() -> None:
 def test_without_a_leader_it_is_queried_again_with_pauses() -> None:
     metadata = known_topics(p=1)
     assert metadata.leader(TopicPartition("p", 5)) == LeaderAndEpoch()
-    assert nothing(metadata) == pytest.approx(NOW + OPTIONS.retry_backoff_s), "never without a pause"
-    only(metadata, NOW + 1)
+    assert no_request(metadata) == pytest.approx(NOW + OPTIONS.retry_backoff_s), "never without a pause"
+    only_request(metadata, NOW + 1)
 
 
 def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_queried() -> None:
     options = ConsumerOptions(rebootstrap_after_s=10.0)
     metadata = MetadataRequests(options, backoff())
     metadata.watch(["p"])
-    on_topics(metadata, only(metadata), p=1)
+    on_topics(metadata, only_request(metadata), p=1)
     metadata.request_update()
     now = NOW + 1
     while metadata.nodes and now < NOW + 100:
@@ -94,7 +104,7 @@ def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_queried(
         now += 0.5
     assert NOW + 10 < now < NOW + 14
     assert metadata.topics, "topics are still known"
-    (event,) = metadata.on_response(only(metadata, now + 5), BARRED, now)
+    (event,) = metadata.on_response(only_request(metadata, now + 5), BARRED, now)
     assert isinstance(event, BackgroundError)
 
 
@@ -102,9 +112,9 @@ def test_a_broker_may_require_a_rebootstrap() -> None:
     metadata = known_topics(p=1)
     metadata.request_update()
     response = registry.message("MetadataResponse")(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    metadata.on_response(only(metadata, NOW + 1), response, NOW)
+    metadata.on_response(only_request(metadata, NOW + 1), response, NOW)
     assert metadata.nodes == {}
-    only(metadata, NOW + 2)
+    only_request(metadata, NOW + 2)
 
 
 def test_a_topic_that_is_barred_is_an_error_that_names_it() -> None:
@@ -114,7 +124,7 @@ def test_a_topic_that_is_barred_is_an_error_that_names_it() -> None:
     metadata.watch(["p"])
     response = registry.message("MetadataResponse")
     topic = response.MetadataResponseTopic(name="p", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    (event,) = metadata.on_response(only(metadata), response(topics=[topic]), NOW)
+    (event,) = metadata.on_response(only_request(metadata), response(topics=[topic]), NOW)
     assert str(event.error) == "Metadata of topic p: TOPIC_AUTHORIZATION_FAILED"
     assert troubles.why() == "topic 'p': TOPIC_AUTHORIZATION_FAILED"
 
@@ -124,7 +134,7 @@ def test_a_leader_without_an_address_is_no_partition_without_a_leader() -> None:
     troubles = Troubles()
     metadata = MetadataRequests(OPTIONS, backoff(), troubles=troubles)
     metadata.watch({"p"})
-    on_topics(metadata, only(metadata), p=1)
+    on_topics(metadata, only_request(metadata), p=1)
     metadata.nodes = {}
     assert metadata.leader(P0) == LeaderAndEpoch()
     assert not troubles.is_any
@@ -143,7 +153,7 @@ def test_racks_are_those_of_the_brokers_that_have_a_partition() -> None:
         response.MetadataResponseBroker(node_id=number, host="h", port=9092, rack=rack)
         for number, rack in racks.items()
     ]
-    metadata.on_response(only(metadata, NOW + 1), response(brokers=brokers, topics=[topic]), NOW + 1)
+    metadata.on_response(only_request(metadata, NOW + 1), response(brokers=brokers, topics=[topic]), NOW + 1)
     assert metadata.replica_racks(["p", "q"]) == {P0: frozenset("ab")}, "one broker is away, one names no rack"
 
 
@@ -151,8 +161,8 @@ def test_weights_of_slots_are_requested_only_where_an_assignor_needs_them() -> N
     plain, weighing = MetadataRequests(OPTIONS, backoff()), MetadataRequests(OPTIONS, backoff(), needs_weights=True)
     plain.watch({"p"})
     weighing.watch({"p"})
-    assert only(plain).message.unknown_tags == ()
-    request = only(weighing)
+    assert only_request(plain).message.unknown_tags == ()
+    request = only_request(weighing)
     assert slot_weights.is_requested(request.message.unknown_tags)
     response = registry.message("MetadataResponse")
     topics = [

@@ -10,7 +10,7 @@ from kafka_share_proxy.consumer.topic_listing import PartitionInfo, TopicListing
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, nothing, only
+from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, no_request, only_request
 
 
 def response(*topics: tuple[str, int, int]) -> Any:
@@ -39,11 +39,11 @@ def response(*topics: tuple[str, int, int]) -> Any:
 
 def test_all_topics_are_listed_by_name() -> None:
     listing = TopicListing(OPTIONS, backoff())
-    nothing(listing)
+    no_request(listing)
     listing.query(1, None)
-    request = only(listing)
+    request = only_request(listing)
     assert request.message.topics is None
-    nothing(listing)
+    no_request(listing)
     (done,) = listing.on_response(request, response(("b", 0, 2), ("hidden", 29, 0), ("a", 0, 0)), NOW)
     assert isinstance(done, CallDone)
     assert list(done.value) == ["a", "b"]
@@ -51,13 +51,13 @@ def test_all_topics_are_listed_by_name() -> None:
         PartitionInfo("b", 0, None, (1, 2), (1,), (2,)),
         PartitionInfo("b", 1, 1, (1, 2), (1,), (2,)),
     )
-    nothing(listing)
+    no_request(listing)
 
 
 def test_a_topic_that_does_not_exist_is_an_error_of_its_call() -> None:
     listing = TopicListing(OPTIONS, backoff())
     listing.query(1, "x")
-    request = only(listing)
+    request = only_request(listing)
     assert request.message.allow_auto_topic_creation is False
     (done,) = listing.on_response(request, response(("x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)), NOW)
     assert isinstance(done, CallDone)
@@ -69,15 +69,15 @@ def test_a_topic_that_does_not_exist_is_an_error_of_its_call() -> None:
 def test_retriable_errors_are_retried_after_a_pause(outcome: Any) -> None:
     listing = TopicListing(OPTIONS, backoff())
     listing.query(1, "x")
-    assert listing.on_response(only(listing), outcome, NOW) == []
-    assert nothing(listing) == pytest.approx(NOW + 0.1)
-    only(listing, NOW + 0.1)
+    assert listing.on_response(only_request(listing), outcome, NOW) == []
+    assert no_request(listing) == pytest.approx(NOW + 0.1)
+    only_request(listing, NOW + 0.1)
 
 
 def test_a_refused_login_ends_the_call() -> None:
     listing = TopicListing(OPTIONS, backoff())
     listing.query(1, None)
-    (done,) = listing.on_response(only(listing), BARRED, NOW)
+    (done,) = listing.on_response(only_request(listing), BARRED, NOW)
     assert isinstance(done, CallDone)
     assert isinstance(done.error, ConsumerError)
 
@@ -85,7 +85,7 @@ def test_a_refused_login_ends_the_call() -> None:
 def test_a_call_that_was_given_up_is_forgotten() -> None:
     listing = TopicListing(OPTIONS, backoff())
     listing.query(1, None)
-    request = only(listing)
+    request = only_request(listing)
     listing.give_up(1)
     assert listing.on_response(request, response(), NOW) == []
-    nothing(listing)
+    no_request(listing)

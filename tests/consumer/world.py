@@ -26,7 +26,7 @@ from kafka_share_proxy.wire.records.records import Record, build_batch, decode_r
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.consumer.fake_group import ClassicFake, ConsumerFake
-from tests.consumer.messages import crossed
+from tests.consumer.messages import round_trip
 
 LATENCY_S = 0.005
 STEPS_MAX = 200_000
@@ -88,10 +88,10 @@ class FakeKafka:
                 reply(fault)
                 return
         version = request.versions[1]
-        message = crossed(request.message, version)
+        message = round_trip(request.message, version)
 
         def respond(response: Any) -> None:
-            reply(crossed(response, version))
+            reply(round_trip(response, version))
 
         getattr(self, f"on_{request.api}")(who, message, respond, now, request.node_id)
 

@@ -19,8 +19,8 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, found_coordinator, nothing, only
-from tests.consumer.messages import crossed
+from tests.consumer.managers import BARRED, LOST, NOW, OPTIONS, backoff, found_coordinator, no_request, only_request
+from tests.consumer.messages import round_trip
 
 A, B, C = (TopicPartition("p", number) for number in range(3))
 
@@ -63,7 +63,7 @@ class Group:
             )
             for topic in request.message.topics
         ]
-        return self.commits.on_response(request, crossed(response(topics=topics), 9), now)
+        return self.commits.on_response(request, round_trip(response(topics=topics), 9), now)
 
 
 def sent(request: UnsentRequest) -> dict[int, int]:
@@ -76,7 +76,7 @@ def test_waiting_commits_are_one_request_with_the_identity_of_the_member() -> No
     group = Group()
     group.commit(1, a=5, b=6)
     group.commit(2, c=7)
-    request = only(group.commits)
+    request = only_request(group.commits)
     assert sent(request) == {0: 5, 1: 6, 2: 7}
     assert (request.message.member_id, request.message.generation_id_or_member_epoch) == ("m", 1)
     assert group.respond(request) == [CallDone(call_id=1), CallDone(call_id=2)]
@@ -86,12 +86,12 @@ def test_waiting_commits_are_one_request_with_the_identity_of_the_member() -> No
 def test_while_a_commit_is_in_flight_only_the_newest_offset_of_later_calls_waits() -> None:
     group = Group()
     group.commit(1, a=5)
-    first = only(group.commits)
+    first = only_request(group.commits)
     group.commit(2, a=6)
     group.commit(3, a=8, b=1)
-    assert sent(only(group.commits)) == {1: 1}, "of a one is under way"
+    assert sent(only_request(group.commits)) == {1: 1}, "of a one is under way"
     assert group.respond(first) == [CallDone(call_id=1)]
-    second = only(group.commits)
+    second = only_request(group.commits)
     assert sent(second) == {0: 8}
     assert group.respond(second) == [CallDone(call_id=2)], "call 3 waits for b"
 
@@ -99,7 +99,7 @@ def test_while_a_commit_is_in_flight_only_the_newest_offset_of_later_calls_waits
 def test_a_commit_of_an_unassigned_partition_is_refused_and_the_rest_is_committed() -> None:
     group = Group(holds=frozenset({A}))
     assert group.commit(1, a=5, b=5) == []
-    (done,) = group.respond(only(group.commits))
+    (done,) = group.respond(only_request(group.commits))
     assert isinstance(done.value, CommitRefused)
     assert list(done.value.errors) == [B]
     assert isinstance(done.value.errors[B], PartitionLostError)
@@ -114,9 +114,9 @@ def test_a_commit_of_an_unassigned_partition_is_refused_and_the_rest_is_committe
 def test_a_retriable_error_repeats_the_refused_partitions_after_a_pause(code: ErrorCode) -> None:
     group = Group()
     group.commit(1, a=5, b=6)
-    assert group.respond(only(group.commits), a=code) == []
-    assert nothing(group.commits) == pytest.approx(NOW + 0.1)
-    again = only(group.commits, NOW + 0.1)
+    assert group.respond(only_request(group.commits), a=code) == []
+    assert no_request(group.commits) == pytest.approx(NOW + 0.1)
+    again = only_request(group.commits, NOW + 0.1)
     assert sent(again) == {0: 5}
     assert group.respond(again) == [CallDone(call_id=1)]
 
@@ -124,9 +124,9 @@ def test_a_retriable_error_repeats_the_refused_partitions_after_a_pause(code: Er
 def test_a_commit_without_a_response_waits_for_the_next_coordinator() -> None:
     group = Group()
     group.commit(1, a=5)
-    assert group.commits.on_response(only(group.commits), LOST, NOW) == []
+    assert group.commits.on_response(only_request(group.commits), LOST, NOW) == []
     assert group.coordinator.node_id is None
-    nothing(group.commits, NOW + 1)
+    no_request(group.commits, NOW + 1)
     assert not group.commits.is_settled([A])
     assert group.commits.is_settled([B])
 
@@ -134,10 +134,10 @@ def test_a_commit_without_a_response_waits_for_the_next_coordinator() -> None:
 def test_a000_11_what_the_old_generation_may_not_commit_the_new_one_does() -> None:
     group = Group()
     group.commit(1, a=5, b=6)
-    request = only(group.commits)
+    request = only_request(group.commits)
     assert group.respond(request, a=ErrorCode.ILLEGAL_GENERATION, b=ErrorCode.ILLEGAL_GENERATION) == []
     assert group.fenced == [ErrorCode.ILLEGAL_GENERATION] * 2
-    nothing(group.commits, NOW + 9)
+    no_request(group.commits, NOW + 9)
     group.identity, group.holds = MemberIdentity("m", 2), frozenset({A})
     expected = group.commits.poll(NOW + 9)
     (again,) = expected.requests
@@ -151,15 +151,15 @@ def test_a000_11_what_the_old_generation_may_not_commit_the_new_one_does() -> No
 def test_a_newer_commit_takes_the_place_of_one_that_is_held() -> None:
     group = Group()
     group.commit(1, a=5)
-    group.respond(only(group.commits), a=ErrorCode.STALE_MEMBER_EPOCH)
+    group.respond(only_request(group.commits), a=ErrorCode.STALE_MEMBER_EPOCH)
     group.commit(2, a=9)
-    assert sent(only(group.commits)) == {0: 9}
+    assert sent(only_request(group.commits)) == {0: 9}
 
 
 def test_without_a_group_a_refusal_is_final() -> None:
     group = Group(holds=None, identity=MemberIdentity())
     group.commit(1, a=5)
-    (done,) = group.respond(only(group.commits), a=ErrorCode.UNKNOWN_MEMBER_ID)
+    (done,) = group.respond(only_request(group.commits), a=ErrorCode.UNKNOWN_MEMBER_ID)
     assert isinstance(done.value.errors[A], BrokerRefused)
     assert group.fenced == []
 
@@ -167,21 +167,21 @@ def test_without_a_group_a_refusal_is_final() -> None:
 def test_errors_for_good_name_the_partition() -> None:
     group = Group()
     group.commit(1, a=5)
-    (done,) = group.respond(only(group.commits), a=ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    (done,) = group.respond(only_request(group.commits), a=ErrorCode.OFFSET_METADATA_TOO_LARGE)
     assert str(done.value.errors[A]) == "OffsetCommit of p-0: OFFSET_METADATA_TOO_LARGE"
     group.commit(2, b=5)
-    (done,) = group.commits.on_response(only(group.commits), BARRED, NOW)
+    (done,) = group.commits.on_response(only_request(group.commits), BARRED, NOW)
     assert str(done.value.errors[B]) == "OffsetCommit of p-1: no such user"
 
 
 def test_a_lost_partition_is_no_longer_sent_and_requests_in_flight_still_report() -> None:
     group = Group()
     group.commit(1, a=5)
-    request = only(group.commits)
+    request = only_request(group.commits)
     group.commit(2, a=6, b=6)
     assert group.commits.abandon([A, C]) == [], "call 2 waits for b"
     assert group.respond(request) == [CallDone(call_id=1)], "the outcome of what was sent is told"
-    (done,) = group.respond(only(group.commits))
+    (done,) = group.respond(only_request(group.commits))
     assert list(done.value.errors) == [A]
 
 
@@ -244,8 +244,8 @@ def test_a_topic_that_stays_unknown_is_reported_after_the_time_out_of_calls() ->
     assert str(error) == "OffsetCommit of p-0: UNKNOWN_TOPIC_OR_PARTITION (again and again for 60 s)"
     assert group.commits.is_idle
     assert group.commit(2, a=7) == []
-    assert group.respond(only(group.commits, now + 2), now + 2, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == []
-    assert group.respond(only(group.commits, now + 4), now + 4) == [CallDone(call_id=2)], "it was made again"
+    assert group.respond(only_request(group.commits, now + 2), now + 2, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == []
+    assert group.respond(only_request(group.commits, now + 4), now + 4) == [CallDone(call_id=2)], "it was made again"
 
 
 def test_a_rebalance_may_take_longer_than_the_time_out_of_calls() -> None:
@@ -253,8 +253,8 @@ def test_a_rebalance_may_take_longer_than_the_time_out_of_calls() -> None:
     group.commit(1, a=5)
     for after_s in (0, 40, 80, 120):
         now = NOW + after_s
-        assert group.respond(only(group.commits, now), now, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
-    assert group.respond(only(group.commits, NOW + 160), NOW + 160) == [CallDone(call_id=1)]
+        assert group.respond(only_request(group.commits, now), now, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
+    assert group.respond(only_request(group.commits, NOW + 160), NOW + 160) == [CallDone(call_id=1)]
 
 
 # Commits of many ranges
@@ -292,7 +292,7 @@ def test_a_text_beyond_a_string_is_sent_in_several_commits_one_after_the_other()
     group.commits.commit({A: LONG}, 1)
     texts: list[str] = []
     while not queries:
-        request = only(group.commits)
+        request = only_request(group.commits)
         texts.append(text_of(request))
         assert len(texts[-1]) <= 32_767
         assert group.respond(request) == []
@@ -308,23 +308,23 @@ def test_a_broker_that_keeps_the_last_of_several_texts_is_noticed() -> None:
     group = Group()
     queries = looked_up(group)
     group.commits.commit({A: LONG}, 1)
-    first, second = only(group.commits), None
+    first, second = only_request(group.commits), None
     group.respond(first)
-    second = only(group.commits)
+    second = only_request(group.commits)
     group.respond(second)
     (done,) = queries[0][1]({A: OffsetAndMetadata(0, text_of(second))})
     assert ranges_of(text_of(first)) == OffsetRanges(done.value.left_out[A])
     group.commits.commit({A: LONG}, 2)
-    assert len(text_of(only(group.commits))) <= 4096, "the widest from now on"
+    assert len(text_of(only_request(group.commits))) <= 4096, "the widest from now on"
 
 
 def test_a_text_that_a_broker_refuses_as_too_large_is_made_shorter_and_the_rest_is_returned() -> None:
     group = Group()
     group.commits.commit({A: MEDIUM}, 1)
-    request = only(group.commits)
+    request = only_request(group.commits)
     assert text_of(request) == MEDIUM.metadata
     assert group.respond(request, a=TOO_LARGE) == []
-    shorter = only(group.commits)
+    shorter = only_request(group.commits)
     assert 4000 < len(text_of(shorter)) <= 4096
     (done,) = group.respond(shorter)
     left_out = OffsetRanges(done.value.left_out[A])
@@ -337,8 +337,8 @@ def test_the_offset_is_committed_without_ranges_where_none_are_accepted() -> Non
     group = Group()
     group.commits.commit({A: MEDIUM}, 1)
     for _ in range(2):
-        assert group.respond(only(group.commits), a=TOO_LARGE) == []
-    last = only(group.commits)
+        assert group.respond(only_request(group.commits), a=TOO_LARGE) == []
+    last = only_request(group.commits)
     assert text_of(last) == "ic/1;"
     (done,) = group.respond(last)
     assert OffsetRanges(done.value.left_out[A]) == ranges_of(MEDIUM.metadata)
@@ -348,8 +348,8 @@ def test_a_broker_that_refuses_the_offset_without_ranges_is_an_error() -> None:
     group = Group()
     group.commits.commit({A: MEDIUM}, 1)
     for _ in range(2):
-        assert group.respond(only(group.commits), a=TOO_LARGE) == []
-    (done,) = group.respond(only(group.commits), a=TOO_LARGE)
+        assert group.respond(only_request(group.commits), a=TOO_LARGE) == []
+    (done,) = group.respond(only_request(group.commits), a=TOO_LARGE)
     assert done.value.errors[A].code is TOO_LARGE
 
 
@@ -357,10 +357,10 @@ def test_a_newer_commit_takes_the_place_of_what_is_left_of_a_longer_one() -> Non
     group = Group()
     looked_up(group)
     group.commits.commit({A: LONG}, 1)
-    request = only(group.commits)
+    request = only_request(group.commits)
     group.commit(2, a=9000)
     assert group.respond(request) == []
-    request = only(group.commits)
+    request = only_request(group.commits)
     assert text_of(request) == "text"
     assert group.respond(request) == [CallDone(call_id=1), CallDone(call_id=2)]
 
@@ -369,14 +369,14 @@ def test_a_text_that_is_sent_again_after_a_failure_continues_where_it_was() -> N
     group = Group()
     looked_up(group)
     group.commits.commit({A: LONG}, 1)
-    group.respond(only(group.commits))
-    second = only(group.commits)
+    group.respond(only_request(group.commits))
+    second = only_request(group.commits)
     assert group.respond(second, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
-    assert text_of(only(group.commits, NOW + 10)) == text_of(second)
+    assert text_of(only_request(group.commits, NOW + 10)) == text_of(second)
 
 
 def test_a_long_text_of_the_user_is_refused_by_the_broker() -> None:
     group = Group()
     group.commits.commit({A: OffsetAndMetadata(1, "x" * 5000)}, 1)
-    (done,) = group.respond(only(group.commits), a=TOO_LARGE)
+    (done,) = group.respond(only_request(group.commits), a=TOO_LARGE)
     assert done.value.errors[A].code is TOO_LARGE

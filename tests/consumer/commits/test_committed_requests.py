@@ -14,8 +14,8 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, LOST, NOW, backoff, found_coordinator, nothing, only
-from tests.consumer.messages import crossed
+from tests.consumer.managers import BARRED, LOST, NOW, backoff, found_coordinator, no_request, only_request
+from tests.consumer.messages import round_trip
 
 A, B = TopicPartition("p", 0), TopicPartition("p", 1)
 
@@ -45,7 +45,8 @@ class Play:
         ]  # fmt: skip
         topics = [response.OffsetFetchResponseTopics(name="p", partitions=partitions)]
         group = response.OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=code)
-        assert self.committed.on_response(only(self.committed, now), crossed(response(groups=[group]), 9), now) == []
+        received = round_trip(response(groups=[group]), 9)
+        assert self.committed.on_response(only_request(self.committed, now), received, now) == []
 
 
 def test_all_queries_are_one_request_and_each_gets_its_result() -> None:
@@ -54,7 +55,7 @@ def test_all_queries_are_one_request_and_each_gets_its_result() -> None:
     play.query(A, B)
     play.respond(a=(7, "ic/1;9-9", 0), b=(-1, None, 0))
     assert play.results == [{A: OffsetAndMetadata(7, "ic/1;9-9", 3)}, {A: OffsetAndMetadata(7, "ic/1;9-9", 3), B: None}]
-    nothing(play.committed)
+    no_request(play.committed)
 
 
 def test_nothing_that_a_transaction_may_undo_is_taken() -> None:
@@ -68,7 +69,7 @@ def test_an_offset_in_an_open_transaction_is_requested_again() -> None:
     play.query(A, B)
     play.respond(a=(1, "", 0), b=(-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
     assert play.results == []
-    assert nothing(play.committed) == pytest.approx(NOW + 0.1)
+    assert no_request(play.committed) == pytest.approx(NOW + 0.1)
     play.respond(NOW + 0.1, b=(2, "", 0))
     assert list(play.results[0]) == [A, B]
 
@@ -78,7 +79,7 @@ def test_a_retriable_error_of_the_group_repeats_the_query(code: int) -> None:
     play = Play()
     play.query(A)
     play.respond(code=code)
-    nothing(play.committed)
+    no_request(play.committed)
     assert play.results == []
     assert (play.coordinator.node_id is None) == (code in (15, 16))
 
@@ -90,23 +91,23 @@ def test_a_permanent_error_is_delivered_to_all_queries() -> None:
     play.respond(code=30)
     assert [type(each) for each in play.results] == [BrokerRefused] * 2
     play.query(A)
-    nothing(play.committed)
+    no_request(play.committed)
     play.respond(NOW + 1, a=(-1, "", 29))
     assert str(play.results[2]) == "OffsetFetch of p-0: TOPIC_AUTHORIZATION_FAILED"
     play.query(A)
-    play.committed.on_response(only(play.committed, NOW + 2), BARRED, NOW + 2)
+    play.committed.on_response(only_request(play.committed, NOW + 2), BARRED, NOW + 2)
     assert isinstance(play.results[3], ConsumerError)
 
 
 def test_without_a_response_the_coordinator_is_looked_up() -> None:
     play = Play()
     play.query(A)
-    request = only(play.committed)
-    nothing(play.committed)
+    request = only_request(play.committed)
+    no_request(play.committed)
     play.committed.on_response(request, LOST, NOW)
     play.committed.on_response(request, LOST, NOW)
     assert play.coordinator.node_id is None
-    nothing(play.committed, NOW + 5)
+    no_request(play.committed, NOW + 5)
 
 
 def test_a_member_of_kip_848_says_who_it_is() -> None:
@@ -114,5 +115,5 @@ def test_a_member_of_kip_848_says_who_it_is() -> None:
     for protocol, reported in (("classic", (None, -1)), ("consumer", ("m", 3))):
         play = Play(who, group_protocol=protocol)
         play.query(A)
-        (group,) = only(play.committed).message.groups
+        (group,) = only_request(play.committed).message.groups
         assert (group.member_id, group.member_epoch) == reported

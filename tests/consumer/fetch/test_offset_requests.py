@@ -19,8 +19,8 @@ from kafka_share_proxy.consumer.requests import UnsentRequest
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, LOST, NOW, backoff, known_topics, nothing, on_topics
-from tests.consumer.messages import crossed
+from tests.consumer.managers import BARRED, LOST, NOW, backoff, known_topics, no_request, on_topics
+from tests.consumer.messages import round_trip
 
 A, B = TopicPartition("p", 0), TopicPartition("p", 1)
 """Led by nodes 1 and 2."""
@@ -51,13 +51,13 @@ class Play:
             partition_index=number, offset=offset, leader_epoch=4, error_code=code
         )
         topic = response.ListOffsetsTopicResponse(name="p", partitions=[partition])
-        return self.offsets.on_response(request, crossed(response(topics=[topic]), 9), now)
+        return self.offsets.on_response(request, round_trip(response(topics=[topic]), 9), now)
 
     def ended(self, request: UnsentRequest, *, end: int, epoch: int = 4, code: int = 0) -> list[Any]:
         response = registry.message("OffsetForLeaderEpochResponse")
         partition = response.EpochEndOffset(partition=0, end_offset=end, leader_epoch=epoch, error_code=code)
         topic = response.OffsetForLeaderTopicResult(topic="p", partitions=[partition])
-        return self.offsets.on_response(request, crossed(response(topics=[topic]), 4), NOW)
+        return self.offsets.on_response(request, round_trip(response(topics=[topic]), 4), NOW)
 
     def new_leader(self) -> UnsentRequest:
         """Read A at 50 in epoch 4, then give it a leader of epoch 9. Return the validation request."""
@@ -71,7 +71,7 @@ class Play:
 
 
 def timestamps(request: UnsentRequest) -> dict[int, int]:
-    crossed(request.message, request.versions[0])
+    round_trip(request.message, request.versions[0])
     return {each.partition_index: each.timestamp for topic in request.message.topics for each in topic.partitions}
 
 
@@ -171,7 +171,7 @@ def test_with_the_policy_none_a_missing_offset_is_an_error() -> None:
     first, second = play.offsets.reset([A, B])
     assert isinstance(first.error, NoOffsetForPartition)
     assert second.partitions == {B}
-    nothing(play.offsets)
+    no_request(play.offsets)
 
 
 def test_a_position_under_a_new_leader_is_right_if_the_log_was_not_cut() -> None:

@@ -19,7 +19,17 @@ from kafka_share_proxy.consumer.requests import Lane, UnsentRequest
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, LOST, NOW, backoff, found_coordinator, known_topics, nothing, only, respond
+from tests.consumer.managers import (
+    BARRED,
+    LOST,
+    NOW,
+    backoff,
+    found_coordinator,
+    known_topics,
+    no_request,
+    only_request,
+    respond,
+)
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 State = RebalanceState
@@ -47,8 +57,8 @@ class Play:
 
     def join(self, now: float = NOW, *, owned: str = "01", generation: int = 1) -> None:
         """Join, be led by another, and be assigned."""
-        self.joined(only(self.member, now), now, generation)
-        (event,) = self.synced(only(self.member, now), now, owned)
+        self.joined(only_request(self.member, now), now, generation)
+        (event,) = self.synced(only_request(self.member, now), now, owned)
         assert isinstance(event, AssignPartitions)
         self.member.acknowledge_assigned(event.rebalance_id, now)
         assert self.flow.state is State.STABLE
@@ -70,52 +80,52 @@ class Play:
 
 def test_a_new_member_takes_the_id_it_is_given_and_joins_immediately() -> None:
     play = Play()
-    request = only(play.member)
+    request = only_request(play.member)
     assert (request.message.member_id, request.lane) == ("", Lane.JOINING)
     assert request.timeout_s == 305.0
     assert respond(play.member, request, error_code=79, member_id="m-1", protocol_name="") == []
-    assert only(play.member).message.member_id == "m-1"
+    assert only_request(play.member).message.member_id == "m-1"
 
 
 def test_the_leader_assigns_and_the_others_send_nothing() -> None:
     play = Play()
-    request = only(play.member)
+    request = only_request(play.member)
     fields = {"generation_id": 3, "protocol_name": "range", "leader": "m", "member_id": "m"}
     members = [{"member_id": "m", "metadata": request.message.protocols[0].metadata}]
     respond(play.member, request, members=members, **fields)
-    sync = only(play.member)
+    sync = only_request(play.member)
     assert [each.member_id for each in sync.message.assignments] == ["m"]
     assert (sync.message.generation_id, sync.message.protocol_name) == (3, "range")
     play = Play()
-    play.joined(only(play.member), NOW)
-    assert only(play.member).message.assignments == []
+    play.joined(only_request(play.member), NOW)
+    assert only_request(play.member).message.assignments == []
 
 
 def test_heartbeats_go_out_at_their_interval_one_at_a_time() -> None:
     play = Play()
     play.join()
-    assert nothing(play.member) == NOW + 3.0
-    beat = only(play.member, NOW + 3.0)
+    assert no_request(play.member) == NOW + 3.0
+    beat = only_request(play.member, NOW + 3.0)
     assert (beat.api, beat.lane) == ("Heartbeat", Lane.COORDINATOR)
-    nothing(play.member, NOW + 4.0)
+    no_request(play.member, NOW + 4.0)
     respond(play.member, beat, NOW + 4.0)
-    assert nothing(play.member, NOW + 4.0) == NOW + 6.0, "counted from when it was sent"
+    assert no_request(play.member, NOW + 4.0) == NOW + 6.0, "counted from when it was sent"
 
 
 def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
     play = Play()
     play.join()
-    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only_request(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     (event,) = play.events(NOW + 3.0)
     assert isinstance(event, RevokePartitions)
     assert event.partitions == {P0, P1}
-    respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
+    respond(play.member, only_request(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
     play.settled = False
     play.member.acknowledge_revoked(frozenset({P0, P1}))
-    nothing(play.member, NOW + 7.0)
+    no_request(play.member, NOW + 7.0)
     assert (play.flow.state, play.member.holds) == (State.PARTITION_REVOKED, {P0, P1}), "commits are under way"
     play.settled = True
-    request = only(play.member, NOW + 7.1)
+    request = only_request(play.member, NOW + 7.1)
     assert (request.api, play.flow.state, play.member.holds) == ("JoinGroup", State.PREPARING_REBALANCE, NOTHING)
     assert request.message.member_id == "m"
 
@@ -123,19 +133,19 @@ def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
 def test_commits_that_do_not_get_through_hold_the_rebalance_up_for_one_request_timeout() -> None:
     play = Play(request_timeout_s=1.0, max_poll_interval_s=60.0)
     play.join()
-    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only_request(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     play.events(NOW + 3.0)
     play.settled = False
     play.member.acknowledge_revoked(frozenset({P0, P1}))
-    assert nothing(play.member, NOW + 3.0) == NOW + 4.0
-    assert only(play.member, NOW + 4.0).api == "JoinGroup"
+    assert no_request(play.member, NOW + 3.0) == NOW + 4.0
+    assert only_request(play.member, NOW + 4.0).api == "JoinGroup"
 
 
 def test_a_cooperative_member_joins_with_what_it_has_and_reads_on() -> None:
     play = Play(cooperative=True)
     play.join()
-    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
-    request = only(play.member, NOW + 3.0)
+    respond(play.member, only_request(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    request = only_request(play.member, NOW + 3.0)
     assert (request.api, play.flow.state) == ("JoinGroup", State.STABLE)
     subscription = read_subscription("m", bytes(request.message.protocols[0].metadata))
     assert (set(subscription.owned), subscription.generation) == ({P0, P1}, 1)
@@ -144,22 +154,22 @@ def test_a_cooperative_member_joins_with_what_it_has_and_reads_on() -> None:
 def test_a_cooperative_member_that_delays_joins_another_rebalance_and_still_owns_the_partition() -> None:
     play = Play(cooperative=True)
     play.join()
-    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
-    play.joined(only(play.member, NOW + 3.0), NOW + 3.0, 2)
-    (event,) = play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "0")
+    respond(play.member, only_request(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    play.joined(only_request(play.member, NOW + 3.0), NOW + 3.0, 2)
+    (event,) = play.synced(only_request(play.member, NOW + 3.0), NOW + 3.0, "0")
     assert event.partitions == {P1}
-    respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
-    request = only(play.member, NOW + 6.0)
+    respond(play.member, only_request(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
+    request = only_request(play.member, NOW + 6.0)
     subscription = read_subscription("m", bytes(request.message.protocols[0].metadata))
     assert (set(subscription.owned), subscription.generation) == ({P0, P1}, 2)
     play.joined(request, NOW + 6.0, 3)
-    (again,) = play.synced(only(play.member, NOW + 6.0), NOW + 6.0, "0")
+    (again,) = play.synced(only_request(play.member, NOW + 6.0), NOW + 6.0, "0")
     assert (again.partitions, play.flow.state) == ({P1}, State.REVOKING_PARTITION)
     play.member.acknowledge_revoked(frozenset({P1}))
     (assigned,) = play.events(NOW + 7.0)
     assert assigned.assigned == {P0}
     play.member.acknowledge_assigned(assigned.rebalance_id, NOW + 7.0)
-    assert only(play.member, NOW + 7.0).api == "JoinGroup", "so that others get what was released"
+    assert only_request(play.member, NOW + 7.0).api == "JoinGroup", "so that others get what was released"
 
 
 def test_a_partition_that_is_released_during_a_join_is_given_up_after_the_sync() -> None:
@@ -167,16 +177,16 @@ def test_a_partition_that_is_released_during_a_join_is_given_up_after_the_sync()
     for given_back in (True, False):
         play = Play(cooperative=True)
         play.join()
-        respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
-        play.joined(only(play.member, NOW + 3.0), NOW + 3.0, 2)
-        play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "0")
-        respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
-        request = only(play.member, NOW + 6.0)
+        respond(play.member, only_request(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+        play.joined(only_request(play.member, NOW + 3.0), NOW + 3.0, 2)
+        play.synced(only_request(play.member, NOW + 3.0), NOW + 3.0, "0")
+        respond(play.member, only_request(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
+        request = only_request(play.member, NOW + 6.0)
         play.member.acknowledge_revoked(frozenset({P1}))
-        nothing(play.member, NOW + 6.1)
+        no_request(play.member, NOW + 6.1)
         assert play.flow.state is State.REVOKING_PARTITION
         play.joined(request, NOW + 6.2, 3)
-        play.synced(only(play.member, NOW + 6.2), NOW + 6.2, "01" if given_back else "0")
+        play.synced(only_request(play.member, NOW + 6.2), NOW + 6.2, "01" if given_back else "0")
         (assigned,) = play.events(NOW + 6.3)
         assert assigned.assigned == ({P0, P1} if given_back else {P0})
         assert play.flow.released == NOTHING
@@ -188,11 +198,11 @@ def test_a_partition_that_is_released_during_a_join_is_given_up_after_the_sync()
 def test_of_several_delayed_partitions_those_that_are_released_go_to_others_first() -> None:
     play = Play(cooperative=True)
     play.join()
-    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
-    play.joined(only(play.member, NOW + 3.0), NOW + 3.0, 2)
-    play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "")
+    respond(play.member, only_request(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    play.joined(only_request(play.member, NOW + 3.0), NOW + 3.0, 2)
+    play.synced(only_request(play.member, NOW + 3.0), NOW + 3.0, "")
     play.member.acknowledge_revoked(frozenset({P0}))
-    request = only(play.member, NOW + 4.0)
+    request = only_request(play.member, NOW + 4.0)
     subscription = read_subscription("m", bytes(request.message.protocols[0].metadata))
     assert (subscription.owned, play.flow.state) == ((P1,), State.REVOKING_PARTITION)
 
@@ -204,55 +214,57 @@ def test_a_member_that_the_group_has_forgotten_has_lost_everything_and_joins_aga
 ) -> None:
     play = Play(cooperative=True)
     play.join()
-    request = only(play.member, NOW + 3.0)
+    request = only_request(play.member, NOW + 3.0)
     if api != "Heartbeat":
         respond(play.member, request, NOW + 3.0, error_code=27)
-        request = only(play.member, NOW + 3.0)
+        request = only_request(play.member, NOW + 3.0)
     if api == "SyncGroup":
         play.joined(request, NOW + 3.0, 2)
-        request = only(play.member, NOW + 3.0)
+        request = only_request(play.member, NOW + 3.0)
     (event,) = respond(play.member, request, NOW + 3.0, error_code=code)
     assert isinstance(event, PartitionsLost)
     assert event.partitions == {P0, P1}
-    assert only(play.member, NOW + 3.0).message.member_id == ("m" if keeps_id else "")
+    assert only_request(play.member, NOW + 3.0).message.member_id == ("m" if keeps_id else "")
 
 
 @pytest.mark.parametrize("code", [24, 23, 26, 30, 35, 81, 82])
 def test_a_permanent_refusal_of_the_group_is_reported_once_and_not_retried(code: int) -> None:
     play = Play(group_instance_id="i")
-    (event,) = respond(play.member, only(play.member), error_code=code, protocol_name="")
+    (event,) = respond(play.member, only_request(play.member), error_code=code, protocol_name="")
     assert isinstance(event, BackgroundError)
     assert ErrorCode(code).name in str(event.error)
     assert play.member.fatal is event.error
-    nothing(play.member, NOW + 100)
+    no_request(play.member, NOW + 100)
     assert play.flow.state is State.UNJOINED
 
 
 @pytest.mark.parametrize("trouble", [LOST, 14, 15, 16, 27])
 def test_a_join_that_fails_for_now_is_repeated(trouble: Any) -> None:
     play = Play()
-    request = only(play.member)
+    request = only_request(play.member)
     if trouble is LOST:
         assert play.member.on_response(request, LOST, NOW) == []
     else:
         assert respond(play.member, request, error_code=trouble, protocol_name="") == []
-    nothing(play.member)
+    no_request(play.member)
     if play.coordinator.node_id is None:
-        respond(play.coordinator, only(play.coordinator), coordinators=[{"key": "g", "node_id": 2, "host": "h"}])
-    assert only(play.member, NOW + 0.1).api == "JoinGroup"
+        respond(
+            play.coordinator, only_request(play.coordinator), coordinators=[{"key": "g", "node_id": 2, "host": "h"}]
+        )
+    assert only_request(play.member, NOW + 0.1).api == "JoinGroup"
 
 
 def test_a_sync_without_a_response_begins_anew_with_a_join() -> None:
     play = Play()
-    play.joined(only(play.member), NOW)
-    assert play.member.on_response(only(play.member), LOST, NOW) == []
+    play.joined(only_request(play.member), NOW)
+    assert play.member.on_response(only_request(play.member), LOST, NOW) == []
     assert play.flow.state is State.PREPARING_REBALANCE
 
 
 def test_without_a_heartbeat_response_the_session_expires_here_too() -> None:
     play = Play(session_timeout_s=10.0)
     play.join()
-    play.member.on_response(only(play.member, NOW + 3.0), LOST, NOW + 3.0)
+    play.member.on_response(only_request(play.member, NOW + 3.0), LOST, NOW + 3.0)
     assert play.events(NOW + 9.9) == []
     (event,) = play.events(NOW + 10.0)
     assert isinstance(event, PartitionsLost)
@@ -266,9 +278,9 @@ def test_a_heartbeat_that_a_join_has_overtaken_is_no_loss(code: int) -> None:
     for responded_first in (True, False):
         play = Play(cooperative=True)
         play.join()
-        beat = only(play.member, NOW + 3.0)
+        beat = only_request(play.member, NOW + 3.0)
         play.member.subscribe(frozenset({"p", "q"}))
-        join = only(play.member, NOW + 3.0)
+        join = only_request(play.member, NOW + 3.0)
         if responded_first:
             play.joined(join, NOW + 4.0, 2)
         assert respond(play.member, beat, NOW + 4.0, error_code=code) == []
@@ -278,8 +290,8 @@ def test_a_heartbeat_that_a_join_has_overtaken_is_no_loss(code: int) -> None:
 def test_while_it_waits_for_others_to_join_the_session_does_not_count() -> None:
     play = Play(cooperative=True, session_timeout_s=10.0)
     play.join()
-    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
-    request = only(play.member, NOW + 3.0)
+    respond(play.member, only_request(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    request = only_request(play.member, NOW + 3.0)
     assert play.events(NOW + 200.0) == []
     play.member.on_response(request, LOST, NOW + 200.0)
     assert play.events(NOW + 201.0) == []
@@ -293,30 +305,30 @@ def test_leaving_says_so_unless_the_member_is_static() -> None:
         play.member.leave(NOW, "closed")
         assert play.member.is_leaving is reported
         if reported:
-            request = only(play.member)
+            request = only_request(play.member)
             assert (request.api, request.message.members[0].member_id) == ("LeaveGroup", "m")
             respond(play.member, request)
         assert not play.member.is_leaving
-        nothing(play.member, NOW + 1000)
+        no_request(play.member, NOW + 1000)
         assert (play.flow.state, play.member.holds) == (State.UNJOINED, NOTHING)
 
 
 def test_responses_to_a_member_that_has_left_are_ignored() -> None:
     play = Play()
-    request = only(play.member)
+    request = only_request(play.member)
     play.member.leave(NOW, "closed")
     play.joined(request, NOW)
     assert play.member.identity == MemberIdentity()
-    nothing(play.member)
+    no_request(play.member)
 
 
 def test_another_subscription_joins_again() -> None:
     play = Play(cooperative=True)
     play.join()
     play.member.subscribe(frozenset({"p"}))
-    nothing(play.member, NOW + 1.0)
+    no_request(play.member, NOW + 1.0)
     play.member.subscribe(frozenset({"q"}))
-    request = only(play.member, NOW + 1.0)
+    request = only_request(play.member, NOW + 1.0)
     assert read_subscription("m", bytes(request.message.protocols[0].metadata)).topics == ("q",)
     assert request.message.reason == "the subscription has changed"
 
@@ -325,18 +337,18 @@ def test_a_malformed_subscription_of_another_member_is_reported_and_tried_again(
     play = Play()
     fields = {"generation_id": 1, "protocol_name": "range", "leader": "m", "member_id": "m"}
     members = [{"member_id": "broken", "metadata": b"\0"}]
-    (event,) = respond(play.member, only(play.member), members=members, **fields)
+    (event,) = respond(play.member, only_request(play.member), members=members, **fields)
     assert "member broken of the group" in str(event.error)
-    nothing(play.member)
-    assert only(play.member, NOW + 0.1).api == "JoinGroup"
+    no_request(play.member)
+    assert only_request(play.member, NOW + 0.1).api == "JoinGroup"
 
 
 def test_a_malformed_assignment_is_reported_and_tried_again() -> None:
     play = Play()
-    play.joined(only(play.member), NOW)
-    (event,) = respond(play.member, only(play.member), assignment=b"\0\0\0")
+    play.joined(only_request(play.member), NOW)
+    (event,) = respond(play.member, only_request(play.member), assignment=b"\0\0\0")
     assert "leader of the group" in str(event.error)
-    assert only(play.member, NOW + 0.1).api == "JoinGroup"
+    assert only_request(play.member, NOW + 0.1).api == "JoinGroup"
 
 
 def test_a_refusal_of_another_request_counts_only_for_who_the_member_is_now() -> None:
@@ -350,6 +362,6 @@ def test_a_refusal_of_another_request_counts_only_for_who_the_member_is_now() ->
 
 def test_authentication_that_fails_is_final() -> None:
     play = Play()
-    (event,) = play.member.on_response(only(play.member), BARRED, NOW)
+    (event,) = play.member.on_response(only_request(play.member), BARRED, NOW)
     assert str(event.error) == "JoinGroup: no such user"
     assert play.member.fatal

@@ -10,7 +10,7 @@ from kafka_share_proxy.consumer.groups.group_protocol import read_sticky_user_da
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.messages import crossed
+from tests.consumer.messages import round_trip
 
 P0 = TopicPartition("p", 0)
 OPTIONS = ConsumerOptions(group_id="g", rack="r1", session_timeout_s=10.0, max_poll_interval_s=60.0)
@@ -20,7 +20,7 @@ WHO = MemberIdentity("m", 4, "i")
 @pytest.mark.parametrize("version", range(5, 10))
 def test_join_group_says_everything_in_the_words_of_each_assignor(version: int) -> None:
     facts = JoinFacts(frozenset({"p"}), frozenset({P0}), frozenset({P0}), 3, "a test")
-    request = crossed(
+    request = round_trip(
         messages.join_group(OPTIONS, WHO, [StickyAssignor(), CooperativeStickyAssignor()], facts), version
     )
     assert (request.member_id, request.group_instance_id) == ("m", "i")
@@ -40,13 +40,13 @@ def test_join_group_says_everything_in_the_words_of_each_assignor(version: int) 
 
 @pytest.mark.parametrize("version", range(3, 6))
 def test_sync_group_has_the_assignments_and_leave_group_names_the_member(version: int) -> None:
-    request = crossed(messages.sync_group("g", WHO, "range", [("m", b"1")]), version)
+    request = round_trip(messages.sync_group("g", WHO, "range", [("m", b"1")]), version)
     assert [(each.member_id, bytes(each.assignment)) for each in request.assignments] == [("m", b"1")]
-    left = crossed(messages.leave_group("g", WHO, "closed"), version)
+    left = round_trip(messages.leave_group("g", WHO, "closed"), version)
     assert [(each.member_id, each.group_instance_id) for each in left.members] == [("m", "i")]
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_heartbeat_names_member_generation_and_instance(version: int) -> None:
-    request = crossed(messages.heartbeat("g", WHO), version)
+    request = round_trip(messages.heartbeat("g", WHO), version)
     assert (request.member_id, request.generation_id, request.group_instance_id) == ("m", 4, "i")

@@ -17,7 +17,7 @@ from kafka_share_proxy.consumer.share.share_session import ShareSession
 from kafka_share_proxy.wire.redelivery_delay import delay_ms_in
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.messages import crossed
+from tests.consumer.messages import round_trip
 
 P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q", 0)
 P, Q = b"p" * 16, b"q" * 16
@@ -52,7 +52,7 @@ def forgotten(message: Any) -> list[tuple[bytes, list[int]]]:
 
 
 def test_a_fetch_names_what_is_new_and_takes_acknowledgements_along() -> None:
-    request = crossed(messages().fetch(session(), {P0: P, Q0: Q}, {P0: {3: ACCEPT, 4: ACCEPT}}, 0.5), 2)
+    request = round_trip(messages().fetch(session(), {P0: P, Q0: Q}, {P0: {3: ACCEPT, 4: ACCEPT}}, 0.5), 2)
     assert listed(request) == [(P, 0, [(3, 4, [1])]), (Q, 0, [])]
     assert forgotten(request) == [(P, [1])]
     assert (request.share_session_epoch, request.max_wait_ms, request.min_bytes, request.max_bytes) == (
@@ -71,13 +71,13 @@ def test_a_fetch_names_what_is_new_and_takes_acknowledgements_along() -> None:
 
 def test_a_partition_that_is_only_acknowledged_is_forgotten_in_the_same_request() -> None:
     """Every partition in a ShareFetch is read from then on (ShareSessionHandler)."""
-    request = crossed(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
+    request = round_trip(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
     assert listed(request) == [(P, 1, [(9, 9, [1])])]
     assert forgotten(request) == [(P, [1])]
 
 
 def test_without_partitions_it_requests_no_records_and_does_not_wait() -> None:
-    request = crossed(messages().fetch(ShareSession(1), {}, {}, 0.5), 2)
+    request = round_trip(messages().fetch(ShareSession(1), {}, {}, 0.5), 2)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records, request.batch_size) == (
         0,
     ) * 5
@@ -97,18 +97,18 @@ def test_the_mode_record_limit_needs_version_2() -> None:
     plain = messages()
     message = plain.fetch(session(), {P0: P}, {}, 0.5)
     assert plain.unsent(SENDER, "ShareFetch", message, session(), None).versions == VERSIONS
-    crossed(message, 1)
+    round_trip(message, 1)
 
 
 def test_renewals_set_their_flag_and_need_version_2() -> None:
     """KIP-1222: mixed with others in one request."""
     message = messages().acknowledge(session(), {P0: {3: ACCEPT, 4: RENEW}, P1: {1: ACCEPT}}, 5)
-    assert listed(crossed(message, 2)) == [(P, 0, [(3, 4, [1, 4])]), (P, 1, [(1, 1, [1])])]
+    assert listed(round_trip(message, 2)) == [(P, 0, [(3, 4, [1, 4])]), (P, 1, [(1, 1, [1])])]
     assert (message.is_renew_ack, message.share_session_epoch) == (True, 5)
     assert messages().unsent(SENDER, "ShareAcknowledge", message, session(), None).versions == RENEWING
     message = messages().acknowledge(session(), {P0: {3: ACCEPT}}, -1)
     assert message.is_renew_ack is False
-    request = messages().unsent(SENDER, "ShareAcknowledge", crossed(message, 1), session(), "context")
+    request = messages().unsent(SENDER, "ShareAcknowledge", round_trip(message, 1), session(), "context")
     assert (request.versions, request.node_id, request.context) == (VERSIONS, 1, "context")
 
 
@@ -116,8 +116,8 @@ def test_records_with_different_named_delays_are_different_batches() -> None:
     reported = {P0: dict.fromkeys(range(6), AcknowledgeType.RELEASE) | {5: ACCEPT}}
     delays = {P0: {1: 500, 2: 500, 4: 0}}
     for request in (
-        crossed(messages().acknowledge(session(), reported, 1, delays), 2),
-        crossed(messages().fetch(session(), {P0: P}, reported, 0.5, delays), 2),
+        round_trip(messages().acknowledge(session(), reported, 1, delays), 2),
+        round_trip(messages().fetch(session(), {P0: P}, reported, 0.5, delays), 2),
     ):
         batches = request.topics[0].partitions[0].acknowledgement_batches
         assert [(b.first_offset, b.last_offset, delay_ms_in(b.unknown_tags)) for b in batches] == [

@@ -30,7 +30,7 @@ from kafka_share_proxy.wire.records.key_hash import murmur2
 from kafka_share_proxy.wire.records.key_samples import ROW, KeySample
 from kafka_share_proxy.wire.records.records import Record
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 PLACE = Place(b"t", 0)
 

@@ -11,7 +11,7 @@ from kafka_share_proxy.audit.stream import SCOPE_EVERY_S, Audit
 from kafka_share_proxy.wire.records.key_samples import ROW, KeySample
 
 from tests.support import audit_lines
-from tests.support.ports import WALL_MS, ManualTimers
+from tests.support.manual_timers import WALL_MS, ManualTimers
 
 PLACE = Place("t", 0)
 

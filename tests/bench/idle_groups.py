@@ -17,7 +17,8 @@ import time
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 
 from tests.bench.share_engine import resident_bytes
-from tests.support.ports import Member, Topic, World, acquired
+from tests.support.ports import Member, World, acquired
+from tests.support.scripted_cluster import Topic
 
 ROUNDS = 5
 REQUESTS = 2000

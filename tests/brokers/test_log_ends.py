@@ -6,7 +6,8 @@ import pytest
 from kafka_share_proxy.brokers import log_ends
 from kafka_share_proxy.brokers.log_ends import PERIOD_S, LogEnds
 
-from tests.support.ports import Topic, World
+from tests.support.ports import World
+from tests.support.scripted_cluster import Topic
 
 METADATA, LIST_OFFSETS = 3, 2
 

@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.records.records import Record
 
 from tests.support.letter_world import LetterWorld
-from tests.support.ports import Topic
+from tests.support.scripted_cluster import Topic
 
 
 @pytest.fixture

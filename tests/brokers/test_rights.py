@@ -11,7 +11,8 @@ from kafka_share_proxy.brokers import rights
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
-from tests.support.ports import Connection, World, acquired, entries
+from tests.support.ports import World, acquired, entries
+from tests.support.scripted_cluster import Connection
 from tests.support.share_steps import from_the_start
 
 

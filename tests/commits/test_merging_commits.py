@@ -15,7 +15,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.support.commit_world import OFFSET_COMMIT, CommitWorld
-from tests.support.ports import Connection
+from tests.support.scripted_cluster import Connection
 
 pytestmark = pytest.mark.states("metadata")
 

@@ -25,7 +25,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.far import FarWorld
-from tests.support.ports import Connection
+from tests.support.scripted_cluster import Connection
 
 SECRET = b"sixteen bytes ok"
 LIMIT_S = 10.0

@@ -20,7 +20,8 @@ import pytest
 from kafka_share_proxy.sharegroups.apis import k78_share_fetch
 
 from tests.support import ports
-from tests.support.ports import Member, Topic, World, acquired
+from tests.support.ports import Member, World, acquired
+from tests.support.scripted_cluster import Topic
 from tests.support.share_steps import from_the_start
 
 ROOT = Path(kafka_share_proxy.__file__).parent

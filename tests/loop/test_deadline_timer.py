@@ -6,7 +6,7 @@ from math import inf
 
 from kafka_share_proxy.loop.deadline_timer import DeadlineTimer
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 
 def test_rings_at_the_earliest_and_then_at_the_next():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.loop.recurring import RoundRobin, check_every
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 
 def test_all_held_entries_are_checked_in_order() -> None:

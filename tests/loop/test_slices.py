@@ -7,7 +7,7 @@ from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 
 class Passing(ManualTimers):

@@ -8,7 +8,7 @@ import pytest
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.waiting import SlicedWork, first_until, settled_within, wait_until
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.records.key_hash import murmur2
 from kafka_share_proxy.wire.records.key_samples import BUCKET_SHIFT, BUCKETS
 from kafka_share_proxy.wire.records.records import Record
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 PARTITIONS, RANGES, RECORDS, KEYS = 8, 8, 40_000, 5_000
 RUNS = 30

@@ -16,7 +16,8 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.batches import split_complete
 from kafka_share_proxy.wire.records.records import Record
 
-from tests.support.ports import Cluster, Connection, ManualTimers
+from tests.support.manual_timers import ManualTimers
+from tests.support.scripted_cluster import Cluster, Connection
 
 
 def respond_with(*data: bytes):

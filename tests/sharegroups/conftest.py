@@ -26,7 +26,9 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 from tests.support.far import FarWorld
-from tests.support.ports import ManualTimers, Reply, SlowJournal, Topic, responded
+from tests.support.manual_timers import ManualTimers
+from tests.support.ports import Reply, SlowJournal, responded
+from tests.support.scripted_cluster import Topic
 from tests.support.share_steps import ten_records
 
 

@@ -16,7 +16,8 @@ from kafka_share_proxy.wire.records.key_hash import murmur2, murmur64
 
 from tests.support import audit_lines
 from tests.support.far import FarWorld
-from tests.support.ports import WALL_MS, SlowJournal, World, acquired
+from tests.support.manual_timers import WALL_MS
+from tests.support.ports import SlowJournal, World, acquired
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 

@@ -9,7 +9,8 @@ from kafka_share_proxy.sharegroups.lag import ShareLag
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 
 from tests.support.letter_world import COPIES, SETTING, TOPIC, LetterWorld
-from tests.support.ports import Member, Topic, World
+from tests.support.ports import Member, World
+from tests.support.scripted_cluster import Topic
 from tests.support.status_sections import lines, part
 from tests.support.steps import result_of
 

@@ -14,7 +14,8 @@ from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import ManualTimers, responded
+from tests.support.manual_timers import ManualTimers
+from tests.support.ports import responded
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 GROUP = "shared"

@@ -32,7 +32,8 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_topic import without_ranges
-from tests.support.ports import Connection, SlowJournal, World, responded
+from tests.support.ports import SlowJournal, World, responded
+from tests.support.scripted_cluster import Connection
 
 OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 28, 42, 47
 PRODUCER = (7, 0)

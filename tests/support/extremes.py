@@ -33,7 +33,7 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec
 
 from tests.support import view_broker
-from tests.support.ports import Connection
+from tests.support.scripted_cluster import Connection
 from tests.support.view_ports import ViewWorld
 from tests.wire.samples import Samples, present
 

@@ -21,7 +21,8 @@ from kafka_share_proxy.sharegroups.services import FEATURE, build
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import Connection, Reply, World, responded
+from tests.support.ports import Reply, World, responded
+from tests.support.scripted_cluster import Connection
 
 SECRET = b"sixteen bytes ok"
 

@@ -12,7 +12,9 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 
-from tests.support.ports import WALL_MS, Cluster, SlowJournal, Topic, World
+from tests.support.manual_timers import WALL_MS
+from tests.support.ports import SlowJournal, World
+from tests.support.scripted_cluster import Cluster, Topic
 
 TOPIC = "dlq.t"
 SETTING, COPIES = "errors_deadletterqueue_topic_name", "errors_deadletterqueue_copy_record_enable"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.ports import Member, Topic, World, acquired, entries
+from tests.support.ports import Member, World, acquired, entries
+from tests.support.scripted_cluster import Topic
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4

@@ -27,7 +27,7 @@ from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 from tests.support.stretches import uncounted
 
 BROKER, OTHER = 1, 2

@@ -1,4 +1,4 @@
-"""Views in front of the scripted cluster of `tests.support.ports`: keyed logs, a keeper, readers."""
+"""Views in front of the scripted cluster: keyed logs, a keeper, readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 
-from tests.support.ports import Connection, Log, Reply, Topic, World
+from tests.support.ports import Reply, World
+from tests.support.scripted_cluster import Connection, Log, Topic
 
 HANDLERS: Mapping[int, Any] = {
     api.KEY: api.handle for api in (k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch)

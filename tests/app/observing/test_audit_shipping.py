@@ -13,7 +13,7 @@ from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.audit.stream import Audit
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 PLACE = Place(b"t" * 16, 0)
 

@@ -25,7 +25,7 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
 
 from tests.support import audit_lines
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 
 TOPIC = bytes(range(16))
 SHARE_FETCH, SHARE_ACKNOWLEDGE = ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE

@@ -39,7 +39,7 @@ from tests.forwarding.plane_world import (
     some_routes,
     world,
 )
-from tests.support.ports import Log
+from tests.support.scripted_cluster import Log
 
 
 def test_a_local_request_is_served_here_and_never_forwarded() -> None:

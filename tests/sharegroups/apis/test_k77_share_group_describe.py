@@ -6,7 +6,8 @@ import pytest
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import GROUP_BITS, NO_BITS, World
+from tests.support.ports import World
+from tests.support.scripted_cluster import GROUP_BITS, NO_BITS
 
 AT_OWNER_AND_EDGE = True
 

@@ -11,7 +11,7 @@ from kafka_share_proxy.sharegroups.settings import DeadLetters
 from kafka_share_proxy.wire.errors import ProxyError
 
 from tests.support.letter_world import LetterWorld
-from tests.support.ports import ALL_BITS
+from tests.support.scripted_cluster import ALL_BITS
 
 PERMISSION = "errors.deadletterqueue.group.enable"
 

@@ -10,7 +10,8 @@ from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.letter_world import COPIES, SETTING, TOPIC, LetterWorld
-from tests.support.ports import ALL_BITS, Topic, acquired, entries
+from tests.support.ports import acquired, entries
+from tests.support.scripted_cluster import ALL_BITS, Topic
 from tests.support.share_steps import ACCEPT, REJECT, held, start_offset, ten_records
 
 PERMISSION = "errors.deadletterqueue.group.enable"

@@ -12,7 +12,8 @@ from kafka_share_proxy.sharegroups.fetch import chunk_keys
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.far import FarWorld
-from tests.support.ports import Member, Topic, World, acquired
+from tests.support.ports import Member, World, acquired
+from tests.support.scripted_cluster import Topic
 
 ACCEPT = 1
 

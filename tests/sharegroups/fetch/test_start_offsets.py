@@ -12,7 +12,9 @@ from kafka_share_proxy.sharegroups.apis import k42_delete_groups
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import WALL_MS, Log, Reply, SlowJournal, World, acquired, entries
+from tests.support.manual_timers import WALL_MS
+from tests.support.ports import Reply, SlowJournal, World, acquired, entries
+from tests.support.scripted_cluster import Log
 from tests.support.share_steps import from_the_start
 
 AT_OWNER_AND_EDGE = True

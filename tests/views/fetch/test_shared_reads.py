@@ -13,7 +13,7 @@ from kafka_share_proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Div
 from kafka_share_proxy.views.model.scanning import Facts
 from kafka_share_proxy.views.model.slots import EvenCut
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 from tests.support.view_ports import HeldWorkers
 from tests.views.fetch.test_view_chunks import KEY, batch_of, chunk_of
 

@@ -12,7 +12,7 @@ from kafka_share_proxy.views.model.slots import EvenCut
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import compression
 
-from tests.support.ports import ManualTimers
+from tests.support.manual_timers import ManualTimers
 from tests.views.fetch.test_view_chunks import batch_of, chunk_of
 
 

@@ -150,7 +150,7 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ("tests/conformance/suite/test_whole_suite.py", r"test_kafka_39_.*", "the proxy in front of it"),
     ("tests/pipeline/share/test_share_member.py", r".*\[proxy_39_quick\]", "a broker of 4.3.0; test_share_stream"),
     # Kafka's classes, with what they did recorded in the repository
-    ("tests/consumer/assignors/test_interface.py", r"test_java_of_today_.*", "the recorded cases"),
+    ("tests/consumer/assignors/test_interface.py", r"test_both_java_releases_.*", "the recorded cases"),
     (
         "tests/sharegroups/model/test_kafka_share_partition.py",
         r"test_the_recording_is_.*",

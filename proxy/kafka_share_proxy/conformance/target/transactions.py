@@ -168,9 +168,9 @@ class Transactions:
         return self._end_bumping(producer, identity, commits) if bumps else self._end_old(producer, identity, commits)
 
     def _end_old(self, producer: TransactionalProducer, identity: ProducerIdentity, commits: bool) -> Result:
-        found = self._find_producer(producer.transactional_id, identity)
-        if isinstance(found, ErrorCode):
-            return found
+        current_producer = self._find_producer(producer.transactional_id, identity)
+        if isinstance(current_producer, ErrorCode):
+            return current_producer
         if producer.state is TransactionState.ONGOING:
             self._end(producer, commits=commits, bumps=False)
             return producer.identity

@@ -32,6 +32,7 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
 )
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import decide
 from kafka_share_proxy.sharegroups.fetch.fetching import fetch
+from kafka_share_proxy.sharegroups.fetch.response_frames import FetchedPartition, frame_without_errors
 from kafka_share_proxy.sharegroups.fetch.session_survey import Result, ShareFetching, begin
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -113,16 +114,54 @@ async def _response(
     batches: Mapping[TopicIdPartition, AckBatches],
 ) -> frames.ResponseFrame:
     """Build the response, with the partitions that sharegroups/README.md rule 16 requires."""
-    message = messages.ShareFetchResponse
     included = {
         partition: result
         for partition, result in (fetching.results.items() if fetching is not None else ())
         if session.include(partition, records=bool(result.acquired), error=result.error != ErrorCode.NONE)
     }
+    throttle_time_ms = 0 if fetching is None else fetching.throttle_time_ms
+    lock_duration_ms = round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000)
+    partitions = dict.fromkeys((*included, *outcome))
+    if len(partitions) > AT_ONCE_MAX or _has_errors(included, outcome, batches):
+        response = await _with_errors(call, services, included, outcome, batches)
+        response.throttle_time_ms, response.acquisition_lock_timeout_ms = throttle_time_ms, lock_duration_ms
+        if len(partitions) <= AT_ONCE_MAX:
+            return frames.response_frame(KEY, call.version, call.correlation_id, response)
+        return await call.work.drive(frames.response_frame_in_slices(KEY, call.version, call.correlation_id, response))
+    topics: dict[bytes, list[FetchedPartition]] = {}
+    for partition in partitions:
+        result = included.get(partition, _NOTHING)
+        entry = (partition.partition, on_the_wire(result.records), result.acquired)
+        topics.setdefault(partition.topic_id, []).append(entry)
+    return frame_without_errors(call.correlation_id, throttle_time_ms, lock_duration_ms, topics)
+
+
+def _has_errors(
+    results: Mapping[TopicIdPartition, Result],
+    outcome: Mapping[TopicIdPartition, ErrorCode],
+    batches: Mapping[TopicIdPartition, AckBatches],
+) -> bool:
+    """Return True if a partition has an error, or confirms a named delay."""
+    return (
+        any(result.error for result in results.values())
+        or any(outcome.values())
+        or any(acks.delays for acks in batches.values())
+    )
+
+
+async def _with_errors(
+    call: Call[messages.ShareFetchRequest],
+    services: ShareServices,
+    results: Mapping[TopicIdPartition, Result],
+    outcome: Mapping[TopicIdPartition, ErrorCode],
+    batches: Mapping[TopicIdPartition, AckBatches],
+) -> messages.ShareFetchResponse:
+    """Build the partitions of the response, with the leaders that partitions moved to."""
+    message = messages.ShareFetchResponse
     topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
     hints = []
-    for partition in dict.fromkeys((*included, *outcome)):
-        result = included.get(partition, _NOTHING)
+    for partition in dict.fromkeys((*results, *outcome)):
+        result = results.get(partition, _NOTHING)
         code = outcome.get(partition, ErrorCode.NONE)
         hint = leader_hint(services, partition, result.error or code) if result.error or code else NO_HINT
         hints.append(hint)
@@ -131,9 +170,7 @@ async def _response(
             entry.unknown_tags = delay_tags(batches, partition, code)
         topics.setdefault(partition.topic_id, []).append(entry)
         await call.work.step()
-    response = message(
-        throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,
-        acquisition_lock_timeout_ms=round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000),
+    return message(
         responses=[
             message.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()
@@ -142,9 +179,6 @@ async def _response(
         if any(hint != NO_HINT for hint in hints)
         else [],
     )
-    if len(hints) > AT_ONCE_MAX:
-        return await call.work.drive(frames.response_frame_in_slices(KEY, call.version, call.correlation_id, response))
-    return frames.response_frame(KEY, call.version, call.correlation_id, response)
 
 
 def _entry(

@@ -116,14 +116,14 @@ class TopicJournal(Generic[K]):
 
     def _served(self, records: Sequence[tuple[K, bytes | None]]) -> tuple[StateProducer | None, int, Promise[None]]:
         """Return the producer of the records, their partition, and a promise, which has failed if there is none."""
-        state, promise = self.state, Promise[None]()
-        partition = state.partition_of(records[0][0])
+        promise: Promise[None] = Promise()
+        partition = self.state.partition_of(records[0][0])
         for key, _ in records[1:]:
-            if state.partition_of(key) != partition:
-                raise LocalProtocolError(f"one append to several partitions of {state.topic}")
+            if self.state.partition_of(key) != partition:
+                raise LocalProtocolError(f"one append to several partitions of {self.state.topic}")
         producer = self._producers.get(partition)
         if partition not in self._serving or producer is None:
-            promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{state.name} is not loaded"))
+            promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.state.name} is not loaded"))
             return None, partition, promise
         return producer, partition, promise
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.fetch.session_survey import Result, Survey, survey
-from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
@@ -32,8 +31,8 @@ def surveyed(*arguments: Any) -> Survey:
     return task.value
 
 
-def keys_of(topic, count):
-    return [ShareKey("g", topic.topic_id, partition) for partition in range(count)]
+def partitions_of(topic, count):
+    return [TopicIdPartition(topic.topic_id, partition) for partition in range(count)]
 
 
 def test_every_partition_is_in_one_list(world):
@@ -44,7 +43,7 @@ def test_every_partition_is_in_one_list(world):
     member = world.member()
     assert acquired(member.fetch((topic, 0), (topic, 1), max_records=1)) == [(0, 0, 1)]
     results: dict[TopicIdPartition, Result] = {}
-    session_survey = surveyed(member.connection, world.services, keys_of(topic, 6), results)
+    session_survey = surveyed(member.connection, world.services, "g", partitions_of(topic, 6), results)
     assert [(item.partition.partition, item.offset) for item in session_survey.ready] == [(0, 1)]
     assert [(place.partition, offset) for place, _, offset in session_survey.missing] == [(1, 0)]
     assert [place.partition for place in session_survey.unstarted] == [2]
@@ -61,7 +60,7 @@ def test_errors_stay(world):
     member = world.member()
     member.fetch(topic, wait_ms=0)
     results = {TopicIdPartition(topic.topic_id, 0): Result(error=ErrorCode.CORRUPT_MESSAGE)}
-    session_survey = surveyed(member.connection, world.services, keys_of(topic, 1), results)
+    session_survey = surveyed(member.connection, world.services, "g", partitions_of(topic, 1), results)
     assert (session_survey.ready, session_survey.missing, session_survey.unstarted) == ([], [], [])
     assert results[topic.topic_id, 0].error == ErrorCode.CORRUPT_MESSAGE
 
@@ -72,5 +71,5 @@ def test_full_window_is_left_out(world):
     world.cluster.produce(topic, 100)
     member = world.member()
     member.fetch(topic)
-    session_survey = surveyed(member.connection, world.services, keys_of(topic, 1), {})
+    session_survey = surveyed(member.connection, world.services, "g", partitions_of(topic, 1), {})
     assert (session_survey.ready, session_survey.missing, session_survey.unstarted) == ([], [], [])

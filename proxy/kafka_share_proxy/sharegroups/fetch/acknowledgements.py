@@ -68,14 +68,18 @@ class Acknowledging:
             if self.codes[partition] == ErrorCode.NONE and partition not in refused:
                 figures.acknowledge(batches)
 
-    async def write_before_fetch(self, max_records: int, *, is_far: bool) -> None:
+    async def write_before_fetch(self, max_records: int, *, is_far: bool) -> bool:
         """Write the changes. Wait until they are stored if the fetch of the same request has to come after that.
+
+        Return True if it waited.
 
         A broker never waits. Here the fetch waits if the unsettled records leave less room in the window than
         MaxRecords, which would be delivered in small responses, and for records that another proxy keeps (`is_far`).
         """
-        if not self.write().done and (is_far or any(self._hinders(key, max_records) for key, _ in self.changes)):
-            await self.outcome()
+        if self.write().done or not (is_far or any(self._hinders(key, max_records) for key, _ in self.changes)):
+            return False
+        await self.outcome()
+        return True
 
     def _hinders(self, key: ShareKey, max_records: int) -> bool:
         share, settings = self.services.coordinator.share(key), self.services.coordinator.settings(key.group_id)

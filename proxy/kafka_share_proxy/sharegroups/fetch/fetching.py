@@ -53,8 +53,9 @@ async def fetch(fetching: ShareFetching, acknowledging: Acknowledging | None) ->
         and await _fetch_unreleased(fetching, acknowledging)
     )
     if not is_done:
-        if acknowledging is not None:
-            await acknowledging.write_before_fetch(request.max_records, is_far=fetching.holder != 0)
+        if acknowledging is not None and await acknowledging.write_before_fetch(
+            request.max_records, is_far=fetching.holder != 0
+        ):
             fetching.judged = {}
         await _fetch(fetching)
     figures = fetching.services.figures.of(fetching.group_id)

@@ -49,7 +49,8 @@ class ShareChunk(Chunk):
         return self._undelivered
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
-        return self.records[self.batches[first].position : self.batches[last].position + self.batches[last].size]
+        end = self.batches[last]
+        return self.records[self.batches[first].position : end.position + end.size]
 
     def dropped(self) -> None:
         if isinstance(self.records, FarRecords):

@@ -202,19 +202,25 @@ async def survey_session(fetching: ShareFetching) -> Survey:
 
     A member acquires nothing from partitions that it is about to give up (sharegroups/README.md rule 62).
     """
-    keys, services = fetching.keys(), fetching.services
+    partitions: Sequence[TopicIdPartition] = fetching.order
+    services = fetching.services
     judged, fetching.judged = fetching.judged, {}
     group = services.coordinator.group(fetching.group_id)
     if group is not None:
         withdrawn = group.withdrawn_from(fetching.session.key.member_id, services.timers.now())
         if withdrawn:
-            keys = [key for key in keys if (key.topic_id, key.partition) not in withdrawn]
-    if len(keys) <= SURVEYED_AT_ONCE:
-        return await survey(fetching.connection, services, keys, fetching.results, judged=judged)
+            partitions = [partition for partition in partitions if partition not in withdrawn]
+    if len(partitions) <= SURVEYED_AT_ONCE:
+        return await survey(
+            fetching.connection, services, fetching.group_id, partitions, fetching.results, judged=judged
+        )
+    keys = [ShareKey(fetching.group_id, *partition) for partition in partitions]
     waiter = services.reads.wait(keys)
     surveyed = Survey()
     try:
-        surveyed = await survey(fetching.connection, services, keys, fetching.results, fetching.work)
+        surveyed = await survey(
+            fetching.connection, services, fetching.group_id, partitions, fetching.results, fetching.work
+        )
     finally:
         services.reads.stop_waiting(waiter)
         surveyed.is_outdated = waiter.woken.done
@@ -226,12 +232,13 @@ async def survey_session(fetching: ShareFetching) -> Survey:
 async def survey(
     connection: Connection,
     services: ShareServices,
-    keys: Iterable[ShareKey],
+    group_id: str,
+    partitions: Iterable[TopicIdPartition],
     results: Results,
     work: Work = AT_ONCE,
     judged: JudgedTopics | None = None,
 ) -> Survey:
-    """Survey the partitions that have no error in `results` yet. A partition that cannot be fetched here gets one.
+    """Survey partitions of a group that have no error in `results` yet. One that cannot be fetched here gets one.
 
     Other tasks may run in between if there are many. Locks that were granted at another node are released
     (sharegroups/README.md rule 23). Topics that are not in `judged` are added to it.
@@ -239,30 +246,36 @@ async def survey(
     surveyed = Survey()
     judged = {} if judged is None else judged
     holder = holder_of(connection)
-    for key in keys:
-        partition = TopicIdPartition(key.topic_id, key.partition)
+    for partition in partitions:
         result = results.get(partition)
-        if result is not None and result.error != ErrorCode.NONE:
+        if result is not None and result.error:
             continue
-        if key.topic_id not in judged:
-            judged[key.topic_id] = judge_topic(connection, services, key.topic_id)
-        topic, code = judged[key.topic_id]
-        if topic is not None and code == ErrorCode.NONE:
-            code = judge_partition(topic, key.partition, connection.node_id)
-        if topic is None or code != ErrorCode.NONE:
+        topic_id, number = partition
+        if topic_id not in judged:
+            judged[topic_id] = judge_topic(connection, services, topic_id)
+        topic, code = judged[topic_id]
+        if topic is not None and not code:
+            code = judge_partition(topic, number, connection.node_id)
+        key = ShareKey(group_id, topic_id, number)
+        if topic is None or code:
             results[partition] = Result(error=client_code(code))
             follow_leader(services, key)
         else:
-            _survey_one(surveyed, connection, services, key, topic.leaders[key.partition].epoch, holder)
+            _survey_one(surveyed, connection, services, partition, key, topic.leaders[number].epoch, holder)
         if work is not AT_ONCE:
             await work.step()
     return surveyed
 
 
 def _survey_one(
-    surveyed: Survey, connection: Connection, services: ShareServices, key: ShareKey, leader_epoch: int, holder: int
+    surveyed: Survey,
+    connection: Connection,
+    services: ShareServices,
+    partition: TopicIdPartition,
+    key: ShareKey,
+    leader_epoch: int,
+    holder: int,
 ) -> None:
-    partition = TopicIdPartition(key.topic_id, key.partition)
     share = services.coordinator.share(key)
     if share is None:
         surveyed.unstarted.append(partition)

@@ -147,11 +147,14 @@ class Acquirer:
 
     def acquire(self, max_records: int) -> Acquisition:
         batches = self.read.batches
-        if max_records <= 0 or not batches or batches[-1].last_offset < self.window.start_offset:
+        if max_records <= 0 or not batches:
             return NOTHING
-        if self.read.fetch_offset < batches[0].base_offset:
-            self._forget_compacted(self.read.fetch_offset, batches[0].base_offset - 1)
-        if not self._set_bounds(max_records):
+        first, last = batches[0].base_offset, batches[-1].last_offset
+        if last < self.window.start_offset:
+            return NOTHING
+        if self.read.fetch_offset < first:
+            self._forget_compacted(self.read.fetch_offset, first - 1)
+        if not self._set_bounds(first, last, max_records):
             return NOTHING
         self._walk()
         if self.read.aborted and self.acquired_ranges:
@@ -159,11 +162,11 @@ class Acquirer:
         self.window.advance()
         return self._response()
 
-    def _set_bounds(self, max_records: int) -> bool:
-        """Set which offsets may be acquired and how many (sharegroups/README.md rule 28). False if none."""
-        window, batches = self.window, self.read.batches
-        self.data_first = max(batches[0].base_offset, window.start_offset)
-        self.data_last = min(batches[-1].last_offset, window.last_allowed(self.data_first))
+    def _set_bounds(self, first: int, last: int, max_records: int) -> bool:
+        """Set which of the offsets read may be acquired and how many (sharegroups/README.md rule 28). False if none."""
+        window = self.window
+        self.data_first = max(first, window.start_offset)
+        self.data_last = min(last, window.last_allowed(self.data_first))
         self.budget = min(max_records, window.room(self.settings.max_record_locks))
         if self.budget <= 0:
             # The window is full: free offsets inside it may be delivered again, but it must not grow.

@@ -385,6 +385,8 @@ class Window:
 
     def next_free(self) -> int:
         """Return the first offset in the window that can be acquired, or end_offset + 1."""
+        if self.free_from > self.end_offset:
+            return self.end_offset + 1
         runs = self.runs
         for index in range(bisect_left(self.firsts, self.free_from), len(runs)):
             if runs[index].state <= AVAILABLE:

@@ -56,12 +56,11 @@ class OrderedAcquirer(Acquirer):
         self.keys = keys
         self.scan_to = scan_to
 
-    def _set_bounds(self, max_records: int) -> bool:
+    def _set_bounds(self, first: int, last: int, max_records: int) -> bool:
         """Learn the keys, and set which offsets may be acquired and how many. False if none."""
-        window, batches = self.window, self.read.batches
-        self.data_first = max(batches[0].base_offset, window.start_offset)
+        self.data_first = max(first, self.window.start_offset)
         self.budget = min(max_records, self.settings.max_record_locks - self.order.locked)
-        last = min(batches[-1].last_offset, self.scan_to)
+        last = min(last, self.scan_to)
         first = max(self.order.known_to, self.data_first)
         if self.read.fetch_offset <= self.order.known_to and first <= last:
             self._learn_enough(first, last, max_records)

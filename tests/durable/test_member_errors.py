@@ -1,7 +1,7 @@
 """Errors of codes that the coordinator of the proxies returns."""
 
 import pytest
-from kafka_share_proxy.durable.member_errors import NotAMember, error_of
+from kafka_share_proxy.durable.member_errors import NotAMember, NotReadyYet, error_of, require_coordinator
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 
@@ -21,3 +21,10 @@ def test_an_error_says_what_the_coordinator_refuses(code: ErrorCode, kind: type[
     error = error_of(code, 6.0)
     assert type(error) is kind
     assert words in str(error)
+
+
+def test_a_broker_that_is_not_the_coordinator_is_not_ready() -> None:
+    for code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        with pytest.raises(NotReadyYet, match=code.name):
+            require_coordinator(code)
+    require_coordinator(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -8,7 +8,7 @@ import pytest
 import trio
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
-from kafka_share_proxy.durable import ownership_group
+from kafka_share_proxy.durable import group_member
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.localkafka.cluster import Cluster
@@ -67,7 +67,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def play(kafka_39: Cluster, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[str], str]) -> Callable[..., None]:
     """Runs a test in Trio with a new group."""
-    monkeypatch.setattr(ownership_group, "GROUP", fresh("owners"))
+    monkeypatch.setattr(group_member, "GROUP", fresh("owners"))
 
     def run(test: Callable[[Group], Awaitable[None]]) -> None:
         async def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from kafka_share_proxy.conformance.target.coordinators import CoordinatorKind
 from kafka_share_proxy.conformance.target.faults import Fault
-from kafka_share_proxy.durable import group_coordinator, ownership_group
+from kafka_share_proxy.durable import group_coordinator, member_changes, ownership_group
 from kafka_share_proxy.durable.heartbeat_pace import (
     CHANGING_SESSIONS,
     MOVING_PAUSE_S,
@@ -138,7 +138,7 @@ async def test_a_successor_that_no_member_makes_room_for_owns_its_share_after_a_
     await until(lambda: b.part.peers)
     joined = trio.current_time()
     await until(lambda: len(b.part.assigned) == PARTITIONS // 2)
-    assert 0 <= trio.current_time() - joined - ownership_group.SUCCESSOR_S < 1
+    assert 0 <= trio.current_time() - joined - member_changes.SUCCESSOR_S < 1
 
 
 async def test_heartbeats_are_frequent_while_the_fleet_changes(
@@ -298,7 +298,7 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
     brokers.refuse(ApiKey.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID)
     await until(lambda: not a.part.assigned)
     assert a.part.trouble == "a second proxy was started with the same name (cluster.name, or its address)"
-    assert a.part._instance is None, "it goes on without a name"
+    assert a.part._member.instance is None, "it goes on without a name"
 
 
 async def test_proxies_of_one_address_and_different_names_follow_each_other(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafka_share_proxy.brokers.queries import COORDINATOR_ELSEWHERE
 from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 
@@ -14,6 +15,12 @@ class NotReadyYet(UpstreamLost):
 
 class NotAMember(ProxyError):
     """This proxy is no longer a member of the group."""
+
+
+def require_coordinator(code: ErrorCode) -> None:
+    """Raise NotReadyYet if the broker that responded with this code is not, or not yet, the coordinator."""
+    if code in COORDINATOR_ELSEWHERE:
+        raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
 
 
 def error_of(code: ErrorCode, session_s: float) -> ProxyError:

@@ -16,24 +16,22 @@ import trio
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, InFlight
-from kafka_share_proxy.brokers.queries import COORDINATOR_ELSEWHERE
 from kafka_share_proxy.brokers.replaced import ResponseDue
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.group_coordinator import RETRY_SOON_S, GroupCoordinator
+from kafka_share_proxy.durable.group_member import GroupMember, leave_request
 from kafka_share_proxy.durable.heartbeat_pace import HeartbeatPace
 from kafka_share_proxy.durable.heartbeats import RepeatedHeartbeats
-from kafka_share_proxy.durable.member_errors import NotAMember, NotReadyYet, error_of
+from kafka_share_proxy.durable.member_changes import EndedMembers, Succession
+from kafka_share_proxy.durable.member_errors import NotAMember, NotReadyYet, require_coordinator
 from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
     FLEET_PROTOCOL,
-    GROUP,
     PARTITIONS,
     PROTOCOL,
-    PROTOCOL_TYPE,
     Lease,
     OwnerInTable,
     ProxyMember,
-    leave_request,
 )
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.boot_clock import boot_time
@@ -56,8 +54,7 @@ LOADING_BEATS = 5
 NEW_GROUP_S = 10.0
 """Seconds without a coordinator that are not reported: a new cluster creates its offsets topic first."""
 LEAVE_S = 2.0
-SUCCESSOR_S = 10.0
-"""Seconds after which a member that is to follow another one, and has not, owns its share."""
+"""Maximum seconds for leaving the group at the end."""
 
 
 class Membership:
@@ -77,12 +74,16 @@ class Membership:
         serves: Sequence[str] = (),
         is_successor: bool = False,
     ) -> None:
-        """`peer`: address for other proxies of a fleet; empty if one owns everything. `name`: setting cluster.name.
-
-        `protocol`: name that all members must have; empty: that of a fleet, or of one owner.
-
-        `serves`: services that owners provide, for messages and event names. `is_successor`: see ProxyMember; for at
-        most SUCCESSOR_S.
+        """
+        Args:
+            address: bootstrap address of this proxy, which log events of other proxies name.
+            session_s: session timeout in seconds.
+            clock: seconds, also those in which the machine is suspended.
+            name: setting cluster.name.
+            peer: address for other proxies of a fleet; empty if one owns everything.
+            protocol: name that all members must have; empty: that of a fleet, or of one owner.
+            serves: services that owners provide, for messages and event names.
+            is_successor: see ProxyMember; for at most `member_changes.SUCCESSOR_S`.
         """
         self.lease_s = session_s
         self.trouble = "the group of proxies was not contacted yet"
@@ -93,34 +94,27 @@ class Membership:
         self.peers: frozenset[str] = frozenset()
         """Addresses of the other members."""
         self._peers_before = self.peers
-        self.generation = -1
         self._events = OwnershipEvents()
         """Events of `run`, without which nothing changes."""
         self._coordinator = GroupCoordinator(client)
         self._notes = notes
         self._address = address
         self._peer = peer
-        self._protocol = protocol or (FLEET_PROTOCOL if peer else PROTOCOL)
         self._serves = tuple(serves)
+        # The peer address is part of the name: a static member that rejoined with another peer address would keep the
+        # table unchanged, and the other members would not learn of it.
+        instance = f"proxy-{name or address}" + (f"-{peer}" if peer else "")
+        self._member = GroupMember(instance, protocol or (FLEET_PROTOCOL if peer else PROTOCOL), session_s)
+        self._succession = Succession(is_successor=is_successor)
+        self._ended = EndedMembers()
         self._pace = HeartbeatPace(session_s, in_fleet=bool(peer))
         self._session_s = session_s
         self._clock = clock
         self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
         self._repeated = RepeatedHeartbeats(clock, self._confirmed)
-        # The peer address is part of the name: a static member that rejoined with another peer address would keep the
-        # table unchanged, and the other members would not learn of it.
-        self._instance: str | None = f"proxy-{name or address}" + (f"-{peer}" if peer else "")
-        self._member_id = ""
         self._holding: set[int] = set()
         """Partitions that must not be given to another proxy."""
         self._must_rejoin = self._is_joining = self._is_retiring = False
-        self._is_successor = is_successor
-        self._succeeds_until = inf
-        """trio.current_time() of SUCCESSOR_S after the first table."""
-        self._identities: dict[str, tuple[str, str]] = {}
-        """Ids and names of the members in the last table, by the address that other proxies dial."""
-        self._ended: dict[str, tuple[str, str]] = {}
-        """Ids and names of members that have ended and are still in the group, by the address that proxies dialled."""
         self._is_only_member: bool | None = None
         """None before the first table."""
         self._delay = RETRY_MIN_S
@@ -128,6 +122,11 @@ class Membership:
         self._group_trouble = LastingTrouble(
             notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S
         )
+
+    @property
+    def generation(self) -> int:
+        """Generation of the last assignment. Negative without a membership."""
+        return self._member.generation
 
     def is_valid(self) -> bool:
         return bool(self._holding) and self._clock() < self._lease.ends  # no call of `Lease`: every request reads it
@@ -156,17 +155,16 @@ class Membership:
         self._rejoin_soon()
 
     def member_ended(self, peer: str) -> bool:
-        if peer in self._identities:
-            self._ended[peer] = self._identities[peer]
-        if not self._ended:
+        self._ended.add(peer)
+        if not self._ended.peers:
             return False
         # Without a rebalance in progress, the next JoinGroup lists these partitions as owned, so no assignment can give
         # them to a member that is new.
-        if self._peer and self._ended.keys() >= self.peers and not (self._is_joining or self._lease.is_rebalancing):
+        if self._peer and self._ended.peers >= self.peers and not (self._is_joining or self._lease.is_rebalancing):
             self.elsewhere = {}
             self._assign(range(PARTITIONS))
         self._rejoin_soon()
-        return peer in self._ended
+        return peer in self._ended.peers
 
     def expect_change(self) -> None:
         """Notice a rebalance soon: a member rejoins, or the link to it has ended."""
@@ -183,7 +181,7 @@ class Membership:
                 try:
                     await self._take_part()
                 except NotAMember as error:
-                    self._drop(str(error))
+                    self._end_membership(str(error))
                 except ProxyError as error:
                     self._report_unreachable(error)
                 await self._pause()
@@ -218,13 +216,14 @@ class Membership:
             due.move(trio.current_time() if in_flight is None else in_flight.sent)
             if await self._heartbeat_once_loaded(heartbeat_connection, in_flight) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
-            self._succeed_in_time()
+            if self._succession.ends_by_time():
+                self._rejoin_soon()
             in_flight = None if self._must_rejoin else await self._until_next_heartbeat(heartbeat_connection, due)
 
     async def _until_next_heartbeat(self, heartbeat_connection: ClusterConnection, due: ResponseDue) -> InFlight | None:
         """Wait until this task must act. Returns a heartbeat of the loop whose response is due."""
-        repeated = self._repeated.on(heartbeat_connection, self._heartbeat_request())
-        if repeated is None or self._is_successor:
+        repeated = self._repeated.on(heartbeat_connection, self._member.heartbeat())
+        if repeated is None or self._succession.is_waiting:
             pause_s = self._pace.pause_s
             due.move(trio.current_time() + pause_s)
             await self._pace.wait(pause_s)
@@ -248,37 +247,29 @@ class Membership:
             await trio.sleep(RETRY_MIN_S)
         return await self._heartbeat(heartbeat_connection)
 
-    def _heartbeat_request(self) -> messages.HeartbeatRequest:
-        return messages.HeartbeatRequest(
-            group_id=GROUP,
-            generation_id=self.generation,
-            member_id=self._member_id,
-            group_instance_id=self._instance,
-        )
-
     async def _heartbeat(
         self, heartbeat_connection: ClusterConnection, in_flight: InFlight | None = None, *, joining: bool = False
     ) -> ErrorCode:
         """Send one heartbeat, or receive the response of `in_flight`. Raises NotAMember, UpstreamLost."""
         generation, sent = self.generation, self._clock() if in_flight is None else self._repeated.sent
         began = trio.current_time() if in_flight is None else in_flight.sent
+        response: messages.HeartbeatResponse | None = None
         with trio.move_on_at(began + self._session_s):
             if in_flight is None:
-                response = await heartbeat_connection.send_request(ApiKey.HEARTBEAT, self._heartbeat_request())
+                response = await heartbeat_connection.send_request(ApiKey.HEARTBEAT, self._member.heartbeat())
             else:
                 response = await self._repeated.finish(heartbeat_connection, in_flight)
-            code = ErrorCode.of(response.error_code)
-            if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
-                return ErrorCode.NONE  # the response belongs to an earlier generation and is void for this one
-            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-                self._lease.on_heartbeat(code, sent)
-                self._was_renewed()
-                return code
-            if code in COORDINATOR_ELSEWHERE:
-                raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
-            self._lease.on_heartbeat(code, sent)
-            raise self._membership_error(code)
-        raise UpstreamLost(f"no response to a heartbeat within {self._session_s:g} s")
+        if response is None:
+            raise UpstreamLost(f"no response to a heartbeat within {self._session_s:g} s")
+        code = ErrorCode.of(response.error_code)
+        if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
+            return ErrorCode.NONE  # the response belongs to an earlier generation and is void for this one
+        require_coordinator(code)
+        self._lease.on_heartbeat(code, sent)
+        if code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            raise self._member.error(code)
+        self._was_renewed()
+        return code
 
     def _was_renewed(self) -> None:
         self._group_trouble.ended()
@@ -290,44 +281,39 @@ class Membership:
         await self._coordinator.unless_moved(partial(self._remove_ended, connection))
         joined = trio.Event()
         self._events.rejoins()
-
-        async def keep_beating() -> None:
-            async with AsyncExitStack() as stack:
-                beating: ClusterConnection | None = None
-                while not joined.is_set():
-                    with trio.move_on_after(self._pace.rejoining_pause_s):
-                        await joined.wait()
-                        return  # a heartbeat in flight is not cancelled: its response would come before the next one's
-                    if beating is None:
-                        beating = await self._coordinator.unless_moved(partial(self._coordinator.dial, stack))
-                    await self._coordinator.unless_moved(partial(self._heartbeat, beating, joining=True))
-
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(keep_beating)
+                nursery.start_soon(self._heartbeat_until, joined)
                 await self._join(connection)
                 joined.set()
         except BaseExceptionGroup as group:
             raise faults.first_of(group) from None
 
-    async def _remove_ended(self, connection: ClusterConnection) -> None:
-        """Remove members that have ended, again after a lost response or another coordinator.
+    async def _heartbeat_until(self, joined: trio.Event) -> None:
+        async with AsyncExitStack() as stack:
+            connection: ClusterConnection | None = None
+            while not joined.is_set():
+                with trio.move_on_after(self._pace.rejoining_pause_s):
+                    await joined.wait()
+                    return  # a heartbeat in flight is not cancelled: its response would come before the next one's
+                if connection is None:
+                    connection = await self._coordinator.unless_moved(partial(self._coordinator.dial, stack))
+                await self._coordinator.unless_moved(partial(self._heartbeat, connection, joining=True))
 
-        One that has joined again meanwhile has another id, and stays.
-        """
-        if not (ended := dict(self._ended)):
+    async def _remove_ended(self, connection: ClusterConnection) -> None:
+        """Remove members that have ended, again after a lost response or another coordinator."""
+        ended = self._ended.to_remove()
+        if not ended:
             return
-        reason = "its process has ended"
-        response = await connection.send_request(ApiKey.LEAVE_GROUP, leave_request(ended.values(), reason))
-        code = ErrorCode.of(response.error_code)
-        if code in COORDINATOR_ELSEWHERE:
-            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
-        self._ended = {peer: identity for peer, identity in self._ended.items() if ended.get(peer) != identity}
+        request = leave_request(ended.values(), "its process has ended")
+        response = await connection.send_request(ApiKey.LEAVE_GROUP, request)
+        require_coordinator(ErrorCode.of(response.error_code))
+        self._ended.removed(ended)
 
     # Joining
 
     async def _join(self, connection: ClusterConnection) -> None:
-        """Raises NotAMember, UpstreamLost, RemoteProtocolError."""
+        """Join the group and apply its table of owners. Raises NotAMember, UpstreamLost, RemoteProtocolError."""
         while True:
             response = await self._request_to_join(connection)
             if response is None:
@@ -336,107 +322,90 @@ class Membership:
             table = await self._sync(connection, response)
             if table is not None:
                 break
-        self.generation = response.generation_id
+        self._member.generation = response.generation_id
         self._lease.joined(sent)
         self._apply_table(table)
         self._was_renewed()
 
-    async def _request_to_join(self, joining: ClusterConnection) -> messages.JoinGroupResponse | None:
+    async def _request_to_join(self, connection: ClusterConnection) -> messages.JoinGroupResponse | None:
+        """Return the response, or None if the request must be repeated with the assigned member id."""
         self._must_rejoin, self._is_joining = False, True
-        owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
-        member = ProxyMember(
-            self._address, owned, self._instance or "", self._peer, self._is_retiring, self._is_successor
-        )
-        metadata = ownership_rules.encode_member(member)
-        request = messages.JoinGroupRequest
-        timeout_ms = round(self._session_s * 1000)
-        response = await joining.send_request(
-            ApiKey.JOIN_GROUP,
-            request(
-                group_id=GROUP,
-                session_timeout_ms=timeout_ms,
-                rebalance_timeout_ms=timeout_ms,
-                member_id=self._member_id,
-                group_instance_id=self._instance,
-                protocol_type=PROTOCOL_TYPE,
-                protocols=[request.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata)],
-            ),
-        )
+        response = await connection.send_request(ApiKey.JOIN_GROUP, self._member.join(self._metadata()))
         code = ErrorCode.of(response.error_code)
         if code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = response.member_id
+            self._member.member_id = response.member_id
             return None
-        if code in COORDINATOR_ELSEWHERE:
-            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+        require_coordinator(code)
         if code != ErrorCode.NONE:
-            raise self._membership_error(code)
-        self._member_id = response.member_id
+            raise self._member.error(code)
+        self._member.member_id = response.member_id
         return response
 
+    def _metadata(self) -> bytes:
+        owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
+        member = ProxyMember(
+            self._address,
+            owned,
+            self._member.instance or "",
+            self._peer,
+            self._is_retiring,
+            self._succession.is_waiting,
+        )
+        return ownership_rules.encode_member(member)
+
     async def _sync(
-        self, joining: ClusterConnection, joined: messages.JoinGroupResponse
+        self, connection: ClusterConnection, joined: messages.JoinGroupResponse
     ) -> dict[str, OwnerInTable] | None:
         """Return the table of owners, or None if the next generation has begun already."""
-        request = messages.SyncGroupRequest
-        assignments = []
-        if joined.leader == joined.member_id and not joined.skip_assignment:
-            members = {each.member_id: ownership_rules.decode_member(bytes(each.metadata)) for each in joined.members}
-            give = ownership_rules.spread if self._peer else ownership_rules.assign
-            table = ownership_rules.encode_table(give(members, range(PARTITIONS)))
-            entry = request.SyncGroupRequestAssignment
-            assignments = [entry(member_id=member_id, assignment=table) for member_id in sorted(members)]
-        response = await joining.send_request(
-            ApiKey.SYNC_GROUP,
-            request(
-                group_id=GROUP,
-                generation_id=joined.generation_id,
-                member_id=self._member_id,
-                group_instance_id=self._instance,
-                protocol_type=PROTOCOL_TYPE,
-                protocol_name=self._protocol,
-                assignments=assignments,
-            ),
-        )
+        is_leader = joined.leader == joined.member_id and not joined.skip_assignment
+        assignments = self._new_assignments(joined) if is_leader else {}
+        request = self._member.sync(joined.generation_id, assignments)
+        response = await connection.send_request(ApiKey.SYNC_GROUP, request)
         code = ErrorCode.of(response.error_code)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return None
-        if code in COORDINATOR_ELSEWHERE:
-            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+        require_coordinator(code)
         if code != ErrorCode.NONE:
-            raise self._membership_error(code)
+            raise self._member.error(code)
         return ownership_rules.decode_table(bytes(response.assignment))
 
+    def _new_assignments(self, joined: messages.JoinGroupResponse) -> dict[str, bytes]:
+        """Return the table of owners for each member, all the same."""
+        members = {each.member_id: ownership_rules.decode_member(bytes(each.metadata)) for each in joined.members}
+        assign = ownership_rules.spread if self._peer else ownership_rules.assign
+        table = ownership_rules.encode_table(assign(members, range(PARTITIONS)))
+        return dict.fromkeys(sorted(members), table)
+
     def _apply_table(self, table: dict[str, OwnerInTable]) -> None:
-        mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
+        own_id, instance = self._member.member_id, self._member.instance
+        mine = {
+            member_id: owner
+            for member_id, owner in table.items()
+            if ownership_rules.is_mine(member_id, owner, own_id, instance)
+        }
         other_owners = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
-        self._identities = {owner.peer: (member_id, owner.instance) for member_id, owner in other_owners.items()}
+        self._ended.on_table(other_owners)
         self._peers_before, self.peers = self.peers, frozenset(each.peer for each in other_owners.values() if each.peer)
         self.elsewhere = {p: owner.peer for owner in other_owners.values() if owner.peer for p in owner.partitions}
         self.trouble = ""
         self._is_joining = False
         self._assign(p for owner in mine.values() for p in owner.partitions)
         if self._peer:
-            self._follow_others()
-            owned = sum(len(owner.partitions) for owner in table.values())
-            self._pace.changed(is_moving=owned < PARTITIONS)
-            self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
+            self._apply_fleet(table)
         else:
             self._apply_single_owner(other_owners)
         self._is_only_member = not other_owners
 
-    def _follow_others(self) -> None:
-        """End the wait for a member that retires: it has, or has left without."""
-        self._succeeds_until = min(self._succeeds_until, trio.current_time() + SUCCESSOR_S)
-        if self._is_successor and (self.assigned or self._peers_before - self.peers):
-            self._is_successor = False
-            if not self.assigned:
-                self._rejoin_soon()
-
-    def _succeed_in_time(self) -> None:
-        """End the wait for a member that does not retire."""
-        if self._is_successor and trio.current_time() >= self._succeeds_until:
-            self._is_successor = False
+    def _apply_fleet(self, table: dict[str, OwnerInTable]) -> None:
+        has_fewer_members = not self._peers_before <= self.peers
+        if (
+            self._succession.ends_with_table(has_partitions=bool(self.assigned), has_fewer_members=has_fewer_members)
+            and not self.assigned
+        ):
             self._rejoin_soon()
+        owned = sum(len(owner.partitions) for owner in table.values())
+        self._pace.changed(is_moving=owned < PARTITIONS)
+        self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
 
     def _apply_single_owner(self, other_owners: dict[str, OwnerInTable]) -> None:
         if other_owners and self._is_only_member is not False:
@@ -456,14 +425,9 @@ class Membership:
 
     # Trouble
 
-    def _membership_error(self, code: ErrorCode) -> ProxyError:
-        if code == ErrorCode.FENCED_INSTANCE_ID:
-            self._instance = None
-        return error_of(code, self._session_s)
-
-    def _drop(self, reason: str) -> None:
+    def _end_membership(self, reason: str) -> None:
         self._lease.end()
-        self._member_id, self.generation = "", -1
+        self._member.forget_membership()
         if self.assigned:
             self._note_of_served("off", reason)
         self.trouble = reason
@@ -471,6 +435,7 @@ class Membership:
         self._holding.clear()
 
     def _note_of_served(self, event: str, reason: str) -> None:
+        """Log an event for each service that owners provide, named after it."""
         for served in self._serves:
             self._notes(f"{served.replace(' ', '-')}-{event}", reason=reason)
 
@@ -485,16 +450,15 @@ class Membership:
     async def _leave(self) -> None:
         if self.generation < 0 or self._will_rejoin:
             return
-        request = leave_request([(self._member_id, self._instance)], "shutdown")
         with trio.move_on_after(LEAVE_S, shield=True):
             try:
                 await self._coordinator.find()
                 async with self._coordinator.lend() as opened:
-                    await opened.send_request(ApiKey.LEAVE_GROUP, request)
+                    await opened.send_request(ApiKey.LEAVE_GROUP, self._member.leave())
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
 
     @property
     def _will_rejoin(self) -> bool:
         """True if no other proxy waits for this one to leave, and the group recognizes its name after a restart."""
-        return bool(self._is_only_member) and self._instance is not None and not self._lease.is_rebalancing
+        return bool(self._is_only_member) and self._member.instance is not None and not self._lease.is_rebalancing

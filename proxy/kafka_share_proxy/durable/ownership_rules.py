@@ -134,8 +134,10 @@ def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
 def _candidates(members: Mapping[str, ProxyMember]) -> list[str]:
     """Return the members that should own partitions (durable/README.md rule 47)."""
     staying = sorted(member_id for member_id, each in members.items() if not each.is_retiring)
+    if len(staying) < len(members):
+        return staying or sorted(members)
     present = [member_id for member_id in staying if not members[member_id].is_successor]
-    return (present if len(staying) == len(members) else []) or staying or sorted(members)
+    return present or staying
 
 
 def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
@@ -199,10 +201,3 @@ def decode_table(data: bytes) -> dict[str, OwnerInTable]:
 def is_mine(member_id: str, owner: OwnerInTable, my_id: str, my_instance: str | None) -> bool:
     """Compare ids. A static member that rejoined has another id than the table."""
     return member_id == my_id or bool(my_instance and owner.instance == my_instance)
-
-
-def leave_request(identities: Iterable[tuple[str, str | None]], reason: str) -> messages.LeaveGroupRequest:
-    """Return the request that removes members, named by their ids and names."""
-    request = messages.LeaveGroupRequest
-    members = [request.MemberIdentity(member_id=i, group_instance_id=n or None, reason=reason) for i, n in identities]
-    return request(group_id=GROUP, members=members)

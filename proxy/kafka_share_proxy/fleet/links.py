@@ -51,13 +51,15 @@ FIRST_NUMBER = 1 << 40
 
 
 class LinkTable(Protocol):
-    """Table of the group of proxies: `owners.Membership`."""
+    """Table of owners: `ownership_group.Membership`."""
 
-    generation: int
     elsewhere: dict[int, str]
     """State partition -> address of its owner."""
     peers: frozenset[str]
     """Addresses of the other members."""
+
+    @property
+    def generation(self) -> int: ...
 
     def expect_change(self) -> None:
         """Notice a rebalance soon: a member rejoins, or the link to it has ended."""

@@ -21,7 +21,7 @@ class Kernel:
         self.closed = 0
         self.parted = 0
         self.dropped: list[bool] = []
-        """Results of the next calls of `drop`, in order."""
+        """Results of the next calls of `discard_received`, in order."""
         self.ready: Callable[[int], None] | None = None
 
     def send(self, data: Data) -> int:
@@ -45,10 +45,10 @@ class Kernel:
     def want(self, mask: int) -> None:
         self.masks.append(mask)
 
-    def part(self) -> None:
+    def send_eof(self) -> None:
         self.parted += 1
 
-    def drop(self) -> bool:
+    def discard_received(self) -> bool:
         return self.dropped.pop(0)
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ def test_an_unwritable_peer_is_left() -> None:
     """The socket is closed."""
 
     class Lost(Kernel):
-        def part(self) -> None:
+        def send_eof(self) -> None:
             raise BrokenPipeError
 
     kernel, ended = Lost(100), list[Linger]()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from kafka_share_proxy.loop.first_success import AT_ONCE_MAX, STAGGER_S, Race, race
+from kafka_share_proxy.loop.first_success import IN_FLIGHT_MAX, STAGGER_S, Race, race
 
 
 class Runners:
@@ -86,10 +86,10 @@ async def test_a_result_in_addition_to_a_fault_is_returned(autojump_clock: trio.
 async def test_attempts_in_parallel_are_bounded(autojump_clock: trio.testing.MockClock) -> None:
     """A long list of dead servers is no reason for as many sockets."""
     runners = Runners()
-    attempts = [runners.attempt(100, OSError("no answer")) for _ in range(AT_ONCE_MAX + 1)]
+    attempts = [runners.attempt(100, OSError("no answer")) for _ in range(IN_FLIGHT_MAX + 1)]
     await runners.race(*attempts)
-    assert runners.start_times[:AT_ONCE_MAX] == [STAGGER_S * number for number in range(AT_ONCE_MAX)]
-    assert runners.start_times[AT_ONCE_MAX] == 100
+    assert runners.start_times[:IN_FLIGHT_MAX] == [STAGGER_S * number for number in range(IN_FLIGHT_MAX)]
+    assert runners.start_times[IN_FLIGHT_MAX] == 100
 
 
 async def test_what_is_not_expected_passes_through(autojump_clock: trio.testing.MockClock) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.loop.histogram import SECONDS, Histogram, seconds
+from kafka_share_proxy.loop.histogram import SECONDS, Histogram, seconds_histogram
 
 
 def test_values_up_to_each_bound_are_counted() -> None:
@@ -15,7 +15,7 @@ def test_values_up_to_each_bound_are_counted() -> None:
 
 
 def test_value_may_count_several_times() -> None:
-    histogram = seconds()
+    histogram = seconds_histogram()
     histogram.observe(0.003, times=4)
     assert dict(histogram.cumulative())["0.0025"] == 0
     assert dict(histogram.cumulative())["0.005"] == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
+from kafka_share_proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_PER_CLOCK_READ, Slices, Work
 
 from tests.support.manual_timers import ManualTimers
 
@@ -32,7 +32,7 @@ def counted(work: Work, steps: int, into: list[int]) -> Task[None]:
 def test_work_stops_after_its_time_and_continues_in_a_later_iteration() -> None:
     timers, done = Passing(), list[int]()
     task = counted(Work(Slices(timers)), 1000, done)
-    assert len(done) <= STEPS_UNLOOKED * (1 + round(SLICE_S / 0.001))
+    assert len(done) <= STEPS_PER_CLOCK_READ * (1 + round(SLICE_S / 0.001))
     before = len(done)
     timers.advance(0.01)
     assert before < len(done) < 1000
@@ -49,7 +49,7 @@ def test_long_elements_are_as_many_steps_as_they_take_time() -> None:
     async def hash_long_names() -> None:
         for number in range(100):
             done.append(number)
-            await work.step(STEPS_UNLOOKED * STEP_BYTES)
+            await work.step(STEPS_PER_CLOCK_READ * STEP_BYTES)
 
     Task(hash_long_names(), lambda _: None).start()
     assert len(done) <= 1 + round(SLICE_S / 0.001)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.feature.metrics import OTHERS
-from kafka_share_proxy.loop.histogram import Histogram, seconds
+from kafka_share_proxy.loop.histogram import Histogram, seconds_histogram
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 
 NEAR_LIMIT = 0.8
@@ -25,7 +25,7 @@ class CommitFigures:
 
     commits: Counter[str] = field(default_factory=Counter)
     """Commits of partitions by outcome: "individual", "plain", or "refused"."""
-    append_s: Histogram = field(default_factory=seconds)
+    append_s: Histogram = field(default_factory=seconds_histogram)
     """Seconds until a change of ranges was stored or had failed."""
 
     def count(self, code: ErrorCode | None, *, is_individual: bool) -> None:

@@ -119,7 +119,7 @@ class Linger:
     (RFC 1122).
     """
 
-    __slots__ = ("_clock", "_ended", "_has_parted", "_peer", "deadline")
+    __slots__ = ("_clock", "_ended", "_has_sent_eof", "_peer", "deadline")
 
     def __init__(
         self, peer: PeerSocket, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
@@ -127,7 +127,7 @@ class Linger:
         self._peer = peer
         self._clock = clock
         self._ended: Callable[[Linger], None] | None = ended
-        self._has_parted = False
+        self._has_sent_eof = False
         self.deadline = deadline
         """Time (by `clock`) at which the owner has to call `end`."""
 
@@ -141,19 +141,19 @@ class Linger:
         transport.want(0)
         transport.attach(self.ready, WRITE)
         if not self._peer.has_unsent:
-            faults.guard(self, self._part)
+            faults.guard(self, self._send_eof)
 
     def ready(self, mask: int) -> None:
         transport = self._peer.transport
         if mask & (ERROR | HANGUP) or transport is None:
             self.end()
-        elif self._has_parted:
-            if transport.drop():
+        elif self._has_sent_eof:
+            if transport.discard_received():
                 self.end()
         else:
             self._peer.flush()
             if not self._peer.has_unsent:
-                self._part()
+                self._send_eof()
 
     def failed(self, error: Exception) -> None:
         del error  # the peer has gone; the error is of no use
@@ -165,10 +165,10 @@ class Linger:
             ended, self._ended = self._ended, None
             ended(self)
 
-    def _part(self) -> None:
+    def _send_eof(self) -> None:
         transport = self._peer.transport
         assert transport is not None  # noqa: S101  # it is open until `end`
-        self._has_parted = True
+        self._has_sent_eof = True
         self.deadline = min(self.deadline, self._clock() + FAREWELL_S)
-        transport.part()
+        transport.send_eof()
         transport.want(READ)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.loop.histogram import Histogram, seconds
+from kafka_share_proxy.loop.histogram import Histogram, seconds_histogram
 
 
 class ServedTimes:
@@ -16,5 +16,5 @@ class ServedTimes:
         """Count a request of this API."""
         histogram = self.by_api.get(key)
         if histogram is None:
-            histogram = self.by_api[key] = seconds()
+            histogram = self.by_api[key] = seconds_histogram()
         histogram.observe(took_s)

@@ -46,4 +46,5 @@ class SuspensionClock:
         return trio.current_time() + self._counted
 
     def in_trio_time(self, at: float) -> float:
+        """Return the time of `trio.current_time` for a time of this clock."""
         return at - self._counted

@@ -10,7 +10,7 @@ class FaultOwner(Protocol):
     """Object whose callbacks the loop calls, and which is notified if one of them fails."""
 
     def failed(self, error: Exception) -> None:
-        """Call the callback of each (descriptor, mask). A missing callback was closed earlier in this iteration."""
+        """End this owner, and no other: one of its callbacks has raised the error."""
 
 
 def serve(events: Iterable[tuple[int, int]], ready: Mapping[int, Callable[[int], None]]) -> None:
@@ -27,6 +27,7 @@ def serve(events: Iterable[tuple[int, int]], ready: Mapping[int, Callable[[int],
 
 
 def guard(owner: FaultOwner, callback: Callable[[], object]) -> None:
+    """Call now. An exception is passed to `owner.failed`."""
     try:
         callback()
     except Exception as error:

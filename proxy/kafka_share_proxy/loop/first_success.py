@@ -17,7 +17,7 @@ E = TypeVar("E", bound=Exception)
 
 STAGGER_S = 0.5
 """Seconds after which the next attempt begins in parallel."""
-AT_ONCE_MAX = 8
+IN_FLIGHT_MAX = 8
 """Maximum number of attempts in flight."""
 
 
@@ -44,7 +44,7 @@ async def race(
     """
     succeeded: list[tuple[int, T]] = []
     failures: dict[int, E] = {}
-    slots = trio.Semaphore(0)  # of attempts that failed; the first AT_ONCE_MAX need none
+    slots = trio.Semaphore(0)  # one for each failed attempt; the first IN_FLIGHT_MAX need none
     outcome = Race[T, E]()
 
     @trio.lowlevel.enable_ki_protection  # the owner of these attempts decides what Ctrl-C ends
@@ -61,7 +61,7 @@ async def race(
     try:
         async with trio.open_nursery() as nursery:
             for index in range(len(attempts)):
-                if index >= AT_ONCE_MAX:
+                if index >= IN_FLIGHT_MAX:
                     await slots.acquire()
                 failed = trio.Event()
                 nursery.start_soon(run, index, failed)

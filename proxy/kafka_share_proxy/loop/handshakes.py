@@ -66,9 +66,12 @@ class Handshakes:
         self._is_planned = False
         self._sweeping: ReactorTimer | None = None
         self.pending = 0
+        """Number of unfinished handshakes."""
         self.refused = 0
+        """Number of handshakes that a limit refused or ended."""
 
     def of(self, host: str) -> int:
+        """Return the number of unfinished handshakes of an address."""
         source = self._sources.get(host)
         return 0 if source is None else len(source)
 
@@ -106,7 +109,7 @@ class Handshakes:
             self._sweeping = None
 
     def failed(self, error: Exception) -> None:
-        """End this handshake, see faults.FaultOwner."""
+        """Log an internal error outside of a single handshake (see faults.FaultOwner). All handshakes continue."""
         self._notes("callback-failed", error=error)
 
     # for handshakes
@@ -161,14 +164,12 @@ class Handshakes:
             reason = f"limits.tls_total_bytes ({self.memory.limit:.0f}) are in use"
             self._notes("tls-handshake-limit", client=host, reason=reason)
             return False
-        crowded, limit = own, f"{limits.per_address_name} ({limits.per_address})"
-        if own is None or len(own) < limits.per_address:
-            if self.pending < limits.total:
-                return True
-            most = max(len(source) for source in self._sources.values())
-            crowded = own if own is not None and len(own) == most else self._busiest(most)
-            limit = f"{limits.total_name} ({limits.total})"
-        assert crowded is not None  # noqa: S101  # the limits are above 0
+        if own is not None and len(own) >= limits.per_address:
+            crowded, limit = own, f"{limits.per_address_name} ({limits.per_address})"
+        elif self.pending < limits.total:
+            return True
+        else:
+            crowded, limit = self._busiest(own), f"{limits.total_name} ({limits.total})"
         self.refused += 1
         self._notes("tls-handshake-limit", client=crowded.host, reason=f"{limit} is reached")
         ended = crowded.longest_waiting()
@@ -180,7 +181,11 @@ class Handshakes:
         ended.close()
         return True
 
-    def _busiest(self, most: int) -> _Source:
+    def _busiest(self, own: _Source | None) -> _Source:
+        """Return a source with the most handshakes: `own` if it is one of them."""
+        most = max(len(source) for source in self._sources.values())
+        if own is not None and len(own) == most:
+            return own
         return next(source for source in self._sources.values() if len(source) == most)
 
     def _sweep(self) -> None:
@@ -193,6 +198,8 @@ class Handshakes:
 
 
 class _Source:
+    """Unfinished handshakes of one address."""
+
     __slots__ = ("host", "queued", "waiting")
 
     def __init__(self, host: str) -> None:
@@ -220,10 +227,10 @@ class _Handshake:
         "_done",
         "_expected",
         "_failed",
+        "_handshakes",
         "_is_over",
         "_plain",
         "_queued_at",
-        "_room",
         "_transport",
         "deadline",
         "source",
@@ -231,15 +238,15 @@ class _Handshake:
 
     def __init__(
         self,
-        room: Handshakes,
+        handshakes: Handshakes,
         source: _Source,
         plain: PlainTransport,
         done: Callable[[TlsTransport], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self.source = source
-        self.deadline = room.reactor.now() + room.limits.timeout_s
-        self._room = room
+        self.deadline = handshakes.reactor.now() + handshakes.limits.timeout_s
+        self._handshakes = handshakes
         self._plain = plain
         self._transport: TlsTransport | None = None
         self._done = done
@@ -259,17 +266,17 @@ class _Handshake:
         self._plain.attach(self._on_bytes, READ | PEER_LEFT)
 
     def start(self) -> None:
-        room = self._room
-        self.deadline += room.reactor.now() - self._queued_at
+        handshakes = self._handshakes
+        self.deadline += handshakes.reactor.now() - self._queued_at
         self._plain.want(0)
         self._transport = transport = TlsTransport(
-            room.reactor,
+            handshakes.reactor,
             self._plain,
-            room.context(),
+            handshakes.context(),
             server_side=True,
             server_hostname=None,
             handshake_timeout_s=None,
-            memory=room.memory,
+            memory=handshakes.memory,
         )
         transport.attach(self._on_transport, WRITE)
         transport.proceed()
@@ -277,9 +284,9 @@ class _Handshake:
     def failed(self, error: Exception) -> None:
         if self._is_over:  # the receiver of the transport raised
             self.close()
-            self._room.failed(error)
+            self._handshakes.failed(error)
             return
-        self._room.remove(self)
+        self._handshakes.remove(self)
         self.close()
         self._failed(error)
 
@@ -294,8 +301,8 @@ class _Handshake:
             return
         self._plain.wait_for(1)
         self._plain.want(PEER_LEFT)
-        self._queued_at = self._room.reactor.now()
-        self._room.queue(self)
+        self._queued_at = self._handshakes.reactor.now()
+        self._handshakes.queue(self)
 
     def _is_whole(self) -> bool:
         """Return True if the first record is complete, or is no handshake record, which OpenSSL then reports.
@@ -323,5 +330,5 @@ class _Handshake:
         assert transport is not None  # noqa: S101  # only it calls this
         if mask & WRITE:
             self._is_over = True
-            self._room.remove(self)
+            self._handshakes.remove(self)
             self._done(transport)

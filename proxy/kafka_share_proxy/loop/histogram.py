@@ -31,5 +31,6 @@ class Histogram:
             yield str(bound), count
 
 
-def seconds() -> Histogram:
+def seconds_histogram() -> Histogram:
+    """Return a histogram for durations of requests, with the bounds SECONDS."""
     return Histogram(SECONDS)

@@ -91,14 +91,14 @@ class Transport(Protocol):
     def wait_for(self, count: int) -> None:
         """Report READ once `count` bytes have arrived, or the end, if the kernel supports it. 1: for any byte."""
 
-    def part(self) -> None:
+    def send_eof(self) -> None:
         """Signal the end of the stream to the peer. Raises OSError if the peer has gone.
 
         Bytes that it still sends should only be dropped.
         """
 
-    def drop(self) -> bool:
-        """Discard bytes that the peer sent, after `part`. Returns True when its stream has ended.
+    def discard_received(self) -> bool:
+        """Discard bytes that the peer sent, after `send_eof`. Returns True when its stream has ended.
 
         Raises OSError if the peer has gone.
         """

@@ -53,6 +53,7 @@ class LastingTrouble:
         self._notes(self._event, reason=reason, **again, **self._context)
 
     def ended(self) -> None:
+        """Record a success. Logged only if a failure was."""
         if self._logged_reason:
             lasted = round(self._clock() - self._since, 1)
             self._notes(self._over, times=self._times, lasted_s=lasted, **self._context)

@@ -82,7 +82,7 @@ class Listener:
         self._socket = sock
         self._accepted = accepted
         self._trouble = trouble
-        self._is_open = True
+        self._is_open = self._is_watched = True
         self._is_local = sock.family == socket.AF_UNIX
         self.port: int = 0 if self._is_local else sock.getsockname()[1]
         """0 for a Unix socket."""
@@ -95,6 +95,7 @@ class Listener:
             self._reactor.close(self._socket)
 
     def failed(self, error: Exception) -> None:
+        """Pause accepting (see faults.FaultOwner)."""
         self._trouble(error)
         if self._is_open:
             self._stop_watching()
@@ -120,13 +121,11 @@ class Listener:
                 return
 
     def _stop_watching(self) -> None:
-        if self._watched:
+        if self._is_watched:
             self._reactor.unregister(self._socket.fileno())
-            self._watched = False
+            self._is_watched = False
 
     def _resume(self) -> None:
-        if self._is_open and not self._watched:
+        if self._is_open and not self._is_watched:
             self._reactor.register(self._socket.fileno(), READ, self._ready)
-            self._watched = True
-
-    _watched = True
+            self._is_watched = True

@@ -28,7 +28,7 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
-        """See Poller. A filter that only watches for the end of the stream is edge-like: data alone is not reported."""
+        """Return descriptor and mask of ready sockets after at most `timeout` seconds."""
 
     def close(self) -> None: ...
 
@@ -63,6 +63,7 @@ class KqueuePoller:
         del self._masks[fd]
 
     def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
+        """See Poller. A filter that only watches for the end of the stream is edge-like: data alone is not reported."""
         masks: dict[int, int] = {}
         for event in self._kqueue.control(None, maxevents, timeout):
             requested_mask = self._masks.get(event.ident, 0)

@@ -35,7 +35,7 @@ class CallbackOwner(Protocol):
         """Call later by `on_behalf_of`, in the order of these calls, when no other owner's code is on the stack."""
 
     def failed(self, error: Exception) -> None:
-        """Call the callback of each (descriptor, mask). A missing callback was closed earlier in this iteration."""
+        """End this owner, and no other: one of its callbacks has raised the error."""
 
 
 class _Process:

@@ -39,11 +39,12 @@ class ProxyHeaders:
         self.timeout_s = timeout_s
         self.setting = setting
         self._sources = sources
-        self._waiting: dict[_Waiting, None] = {}
+        self._unread: dict[_UnreadHeader, None] = {}
 
     @property
     def pending(self) -> int:
-        return len(self._waiting)
+        """Number of connections without a complete header."""
+        return len(self._unread)
 
     def expects(self, host: str) -> bool:
         """Return True if connections of this address begin with a header."""
@@ -52,33 +53,35 @@ class ProxyHeaders:
     def begin(self, sock: socket.socket, host: str, accepted: Accepted, failed: Failed) -> None:
         """Read the header. Then call `accepted`, or `failed` with the reason, unless `close` ends it."""
         sock.setblocking(False)
-        waiting = _Waiting(self, sock, host, accepted, failed)
-        self._waiting[waiting] = None
-        faults.guard(waiting, waiting.begin)
+        header = _UnreadHeader(self, sock, host, accepted, failed)
+        self._unread[header] = None
+        faults.guard(header, header.begin)
 
     def close(self) -> None:
-        for waiting in list(self._waiting):
-            waiting.leave()
-            self.reactor.close(waiting.sock)
+        for header in list(self._unread):
+            header.leave()
+            self.reactor.close(header.sock)
 
-    def remove(self, waiting: _Waiting) -> None:
-        del self._waiting[waiting]
+    def remove(self, header: _UnreadHeader) -> None:
+        del self._unread[header]
 
 
-class _Waiting:
-    """One of them. It owns its socket in the sense of `faults`."""
+class _UnreadHeader:
+    """Connection until its header is complete. It owns its socket in the sense of `faults`."""
 
-    __slots__ = ("_accepted", "_alarm", "_failed", "_header", "_host", "_is_over", "_room", "_watches", "sock")
+    __slots__ = ("_accepted", "_alarm", "_failed", "_header", "_headers", "_host", "_is_over", "_watches", "sock")
 
-    def __init__(self, room: ProxyHeaders, sock: socket.socket, host: str, accepted: Accepted, failed: Failed) -> None:
+    def __init__(
+        self, headers: ProxyHeaders, sock: socket.socket, host: str, accepted: Accepted, failed: Failed
+    ) -> None:
         self.sock = sock
-        self._room = room
+        self._headers = headers
         self._host = host
         self._accepted = accepted
         self._failed = failed
         self._header = b""
         self._watches = self._is_over = False
-        self._alarm = room.reactor.call_at(room.reactor.now() + room.timeout_s, self._too_slow)
+        self._alarm = headers.reactor.call_at(headers.reactor.now() + headers.timeout_s, self._too_slow)
 
     def describe(self) -> dict[str, object]:
         return {"client": self._host}
@@ -86,7 +89,7 @@ class _Waiting:
     def begin(self) -> None:
         self._read()
         if not self._is_over:
-            self._room.reactor.register(self.sock.fileno(), READ, self._ready)
+            self._headers.reactor.register(self.sock.fileno(), READ, self._ready)
             self._watches = True
 
     def leave(self) -> None:
@@ -95,15 +98,15 @@ class _Waiting:
         self._alarm.cancel()
         if self._watches:
             self._watches = False
-            self._room.reactor.unregister(self.sock.fileno())
-        self._room.remove(self)
+            self._headers.reactor.unregister(self.sock.fileno())
+        self._headers.remove(self)
 
     def failed(self, error: Exception) -> None:
         if isinstance(error, ProxyHeaderRefused):
-            error = ProxyHeaderRefused(with_advice(error, self._host, self._room.setting))
+            error = ProxyHeaderRefused(with_advice(error, self._host, self._headers.setting))
         if not self._is_over:
             self.leave()
-            self._room.reactor.close(self.sock)
+            self._headers.reactor.close(self.sock)
         self._failed(error)
 
     def _ready(self, _mask: int) -> None:
@@ -124,4 +127,4 @@ class _Waiting:
         self._accepted(self.sock, client or self._host)
 
     def _too_slow(self) -> None:
-        self.failed(ProxyHeaderRefused(f"no PROXY protocol header within {self._room.timeout_s:g} s"))
+        self.failed(ProxyHeaderRefused(f"no PROXY protocol header within {self._headers.timeout_s:g} s"))

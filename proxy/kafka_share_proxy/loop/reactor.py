@@ -81,25 +81,27 @@ class Reactor:
         """`notes` records loop iterations that take too long."""
         self._poller = poller or new_poller()
         self.iterations = Iterations(notes)
-        self._woke = inf
+        self._woke_at = inf
         self._ready: dict[int, Callable[[int], None]] = {}
+        """Callback by descriptor."""
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._pump = new_pump(self._poller, self.buffer, self._ready, self.iterations)
         self._wait = self._poll_and_serve if self._pump is None else self._pump.iterate
         self._alarms: list[tuple[float, int, ReactorTimer]] = []
         self._alarms_crowded = ALARMS_CROWDED
         self._numbers = itertools.count()
-        self._due = inf
+        self._first_deadline = inf
         """Deadline of the first alarm."""
-        self._chores: deque[Callable[[], object]] = deque()
-        """Trio appends one call at a time, from any thread."""
-        self._spread: deque[Callable[[], object]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
+        """Calls at the end of this iteration. Trio appends one at a time, from any thread."""
+        self._later_calls: deque[Callable[[], object]] = deque()
+        """See `call_in_later_iteration`."""
         self._thread = threading.get_ident()
-        self._bell, self._bell_rope = socket.socketpair()
-        self._bell.setblocking(False)
-        self._bell_rope.setblocking(False)
-        self._ready[self._bell.fileno()] = self._rung
-        self._poller.register(self._bell.fileno(), READ)
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
+        self._ready[self._wake_receiver.fileno()] = self._on_wake
+        self._poller.register(self._wake_receiver.fileno(), READ)
         self._scope: trio.CancelScope | None = None
         self._fatal: BaseException | None = None
 
@@ -144,7 +146,7 @@ class Reactor:
         """Close a socket that is not registered, at the end of this loop iteration."""
         if self._pump is not None:
             self._pump.forget(sock.fileno())
-        self._chores.append(sock.close)
+        self._calls.append(sock.close)
 
     # time (interfaces.Timers)
 
@@ -158,21 +160,21 @@ class Reactor:
         """Call once at or soon after `deadline`. An exception ends the process."""
         alarm = ReactorTimer(callback)
         if len(self._alarms) >= self._alarms_crowded:
-            self._forget_cancelled()
+            self._remove_cancelled()
         heapq.heappush(self._alarms, (deadline, next(self._numbers), alarm))
-        self._due = min(self._due, deadline)
+        self._first_deadline = min(self._first_deadline, deadline)
         return alarm
 
     def call_soon(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call at the end of this loop iteration, when the receive buffer is not in use."""
-        self._chores.append(partial(faults.guard, owner, callback))
+        self._calls.append(partial(faults.guard, owner, callback))
 
     def call_on_behalf_of(self, owner: CallbackOwner, callback: Callback) -> None:
-        self._chores.append(partial(on_behalf_of, owner, callback))
+        self._calls.append(partial(on_behalf_of, owner, callback))
 
     def call_in_later_iteration(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call in a later loop iteration. For work of milliseconds that may arrive in hundreds of pieces together."""
-        self._spread.append(partial(faults.guard, owner, callback))
+        self._later_calls.append(partial(faults.guard, owner, callback))
 
     def share_ends(self) -> float:
         """Return when a connection that just received bytes has to yield; see `SHARE_S`.
@@ -180,7 +182,7 @@ class Reactor:
         Now, while calls wait in `call_in_later_iteration`: many connections must not make one iteration long.
         """
         now = monotonic()
-        return now if self._spread else now + SHARE_S
+        return now if self._later_calls else now + SHARE_S
 
     def later_share_ends(self) -> float:
         """Return when a call of `call_in_later_iteration` has to yield to the next one."""
@@ -193,23 +195,24 @@ class Reactor:
     # the loop
 
     def iterate(self, wait_max_s: float = POLL_MAX_S) -> None:
+        """Run one iteration (loop/README.md rule 6). `wait_max_s`: maximum seconds to wait for sockets."""
         self.iterations.doing = None
         now = monotonic()
-        if now >= self._due:
+        if now >= self._first_deadline:
             self._ring_alarms(now)
-        if self._chores or self._spread:
+        if self._calls or self._later_calls:
             wait = 0.0
         else:
-            wait = self._due - now
+            wait = self._first_deadline - now
             if wait > wait_max_s:
                 wait = wait_max_s
             elif wait < 0.0:
                 wait = 0.0  # epoll interprets a negative time as "without limit"
         self._wait(wait)
-        if self._chores:
-            self._do_chores()
-        if self._spread:
-            self._do_spread()
+        if self._calls:
+            self._run_calls()
+        if self._later_calls:
+            self._run_later_calls()
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main` in Trio, hosted by this loop. Returns its result or raises its exception.
@@ -224,19 +227,19 @@ class Reactor:
             self._hosted,
             main,
             run_sync_soon_threadsafe=self._call_from_any_thread,
-            run_sync_soon_not_threadsafe=self._chores.append,
+            run_sync_soon_not_threadsafe=self._calls.append,
             done_callback=outcomes.append,
             host_uses_signal_set_wakeup_fd=False,
             instruments=[TrioSteps(self.iterations)],
         )
-        iterate, PROCESS.scheduler = self.iterate, self._chores.append
+        iterate, PROCESS.scheduler = self.iterate, self._calls.append
         try:
             while not outcomes:
                 try:
                     iterate()
                 except BaseException as error:
                     self._cancel_guest(error)
-                    self._do_chores()  # the call that raised may do so in every iteration from now on
+                    self._run_calls()  # the call that raised may do so in every iteration from now on
         finally:
             PROCESS.scheduler = None
         if self._fatal is not None:
@@ -244,22 +247,23 @@ class Reactor:
         return outcomes[0].unwrap()
 
     def shut(self) -> None:
-        self._do_chores()
+        """Close the loop after its last iteration."""
+        self._run_calls()
         self.iterations.end()
         self._poller.close()
-        self._bell.close()
-        self._bell_rope.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
     def failed(self, error: Exception) -> None:
-        """End the loop: it cannot work without its bell, which failed."""
+        """End the loop: it cannot be woken any longer, because the socket for that has failed."""
         self._cancel_guest(error)
 
     def _poll_and_serve(self, wait_s: float) -> None:
-        worked = monotonic() - self._woke
+        worked = monotonic() - self._woke_at
         if worked > NOTED_S:
             self.iterations.ended(worked)
         events = self._poller.poll(wait_s, BATCH)
-        self._woke = monotonic()
+        self._woke_at = monotonic()
         for event in events:
             callback, began = self._ready.get(event[0]), monotonic()
             serve((event,), self._ready)
@@ -279,27 +283,27 @@ class Reactor:
             self._scope.cancel()
 
     def _call_from_any_thread(self, callback: Callable[[], object]) -> None:
-        self._chores.append(callback)
+        self._calls.append(callback)
         if threading.get_ident() != self._thread:
             try:
-                self._bell_rope.send(b"!")
+                self._wake_sender.send(b"!")
             except BlockingIOError:
-                pass  # a ring is already pending
+                pass  # earlier bytes wake the loop
             except OSError:
                 pass  # the loop has ended
 
-    def _do_chores(self) -> None:
-        chores, began = self._chores, monotonic()
-        for _ in range(len(chores)):
-            chore = chores.popleft()
-            chore()
-            began = self._timed(chore, began)
+    def _run_calls(self) -> None:
+        calls, began = self._calls, monotonic()
+        for _ in range(len(calls)):
+            call = calls.popleft()
+            call()
+            began = self._timed(call, began)
 
-    def _do_spread(self) -> None:
-        spread, now = self._spread, monotonic()
+    def _run_later_calls(self) -> None:
+        calls, now = self._later_calls, monotonic()
         end = now + SPREAD_S
-        while spread and now <= end:
-            callback = spread.popleft()
+        while calls and now <= end:
+            callback = calls.popleft()
             callback()
             now = self._timed(callback, now)
 
@@ -310,11 +314,11 @@ class Reactor:
             self.iterations.took(callback, now - began)
         return now
 
-    def _rung(self, _mask: int) -> None:
+    def _on_wake(self, _mask: int) -> None:
         with suppress(BlockingIOError):
-            self._bell.recv(4096)
+            self._wake_receiver.recv(4096)
 
-    def _forget_cancelled(self) -> None:
+    def _remove_cancelled(self) -> None:
         self._alarms[:] = [entry for entry in self._alarms if entry[2].callback is not None]
         heapq.heapify(self._alarms)
         self._alarms_crowded = max(2 * len(self._alarms), ALARMS_CROWDED)
@@ -328,4 +332,4 @@ class Reactor:
                 began = monotonic()
                 callback()
                 self._timed(callback, began)
-        self._due = alarms[0][0] if alarms else inf
+        self._first_deadline = alarms[0][0] if alarms else inf

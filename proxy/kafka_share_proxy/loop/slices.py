@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 SLICE_S = 0.003
 """Seconds for which a request may block the loop in one iteration."""
-STEPS_UNLOOKED = 16
+STEPS_PER_CLOCK_READ = 16
+"""Steps after which the clock is read: reading it at each would cost more than many steps."""
 STEP_BYTES = 1024
 """Bytes that count as one step."""
 
@@ -35,6 +36,7 @@ class Slices:
         self._waiting: deque[Promise[None]] = deque()
 
     def wait(self) -> Promise[None]:
+        """Return a promise that is settled in the iteration that has this slice."""
         promise: Promise[None] = Promise()
         self._waiting.append(promise)
         if len(self._waiting) == 1:
@@ -45,9 +47,9 @@ class Slices:
         return self._timers.now()
 
     def _plan(self) -> None:
-        self._timers.call_at(self._timers.now(), self._let_go_on)
+        self._timers.call_at(self._timers.now(), self._resume_first)
 
-    def _let_go_on(self) -> None:
+    def _resume_first(self) -> None:
         promise = self._waiting.popleft()
         if self._waiting:
             self._plan()
@@ -67,7 +69,7 @@ class Work:
     async def step(self, size: int = 0) -> None:
         """Let other requests run if the slice is used up. Called between two elements, the last of `size` bytes."""
         self._steps += 1 + size // STEP_BYTES
-        if self._steps >= STEPS_UNLOOKED:
+        if self._steps >= STEPS_PER_CLOCK_READ:
             self._steps = 0
             await self.pause()
 
@@ -79,6 +81,7 @@ class Work:
             self._until = slices.now() + SLICE_S
 
     async def map(self, make: Callable[[E], T], elements: Iterable[E]) -> list[T]:
+        """Return the results of a function for all elements, with a step for each."""
         results = []
         for element in elements:
             results.append(make(element))
@@ -86,6 +89,7 @@ class Work:
         return results
 
     async def select(self, suits: Callable[[E], object], elements: Iterable[E]) -> list[E]:
+        """Return the elements for which a function returns a true value, with a step for each."""
         selected = []
         for element in elements:
             if suits(element):

@@ -79,10 +79,10 @@ class PlainTransport:
         if sys.platform == "linux":
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
-    def part(self) -> None:
+    def send_eof(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
 
-    def drop(self) -> bool:
+    def discard_received(self) -> bool:
         """See Transport. Ciphertext is not decrypted."""
         try:
             return not self.recv_into(self._reactor.buffer)
@@ -119,27 +119,27 @@ class TlsTransport:
     sendmsg = None
 
     __slots__ = (
-        "_ahead",
         "_alarm",
-        "_closed",
-        "_continues",
-        "_ended",
+        "_encrypted_bytes",
+        "_has_sent_eof",
         "_incoming",
         "_incoming_peak",
+        "_is_at_eof",
+        "_is_closed",
+        "_is_established",
+        "_is_read_planned",
+        "_is_step_queued",
         "_mask",
+        "_may_have_records",
         "_memory",
         "_memory_in_use",
-        "_more",
         "_object",
         "_outgoing",
         "_outgoing_peak",
-        "_parted",
         "_plain",
-        "_queued",
         "_reactor",
         "_ready",
-        "_shaken",
-        "_starts",
+        "_starts_handshake",
         "_unsent",
     )
 
@@ -168,17 +168,19 @@ class TlsTransport:
         memory.used += HANDSHAKE_BYTES
         self._mask = 0
         self._unsent = b""
-        self._ahead = 0
-        self._ended = False
-        self._shaken = False
-        self._parted = False
-        self._closed = False
-        self._queued = False
-        self._continues = False
+        """Ciphertext that the kernel has not accepted."""
+        self._encrypted_bytes = 0
+        """Bytes of clear text that are encrypted and not reported as sent."""
+        self._is_at_eof = False
+        self._is_established = False
+        self._has_sent_eof = False
+        self._is_closed = False
+        self._is_step_queued = False
+        self._is_read_planned = False
         """True while received records wait for a later iteration. The socket is not read then."""
-        self._more = True
+        self._may_have_records = True
         """True unless the last `recv_into` decrypted all whole records. The kernel reports only later bytes."""
-        self._starts = not server_side
+        self._starts_handshake = not server_side
         self._alarm: ReactorTimer | None = None
         if handshake_timeout_s is not None:
             self._alarm = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
@@ -191,83 +193,83 @@ class TlsTransport:
         self._ready = ready
         self._mask = mask
         self._plain.attach(self._on_event, READ)
-        if self._shaken:
-            self._watch()
-        elif self._starts:
+        if self._is_established:
+            self._update_mask()
+        elif self._starts_handshake:
             self._queue()
 
     def want(self, mask: int) -> None:
         resumes = mask & READ and not self._mask & READ
         self._mask = mask
-        self._watch()
-        if resumes and self._shaken and (self._object.pending() or self._incoming.pending):
-            self._reactor.call_soon(self, self._read_on)
+        self._update_mask()
+        if resumes and self._is_established and (self._object.pending() or self._incoming.pending):
+            self._reactor.call_soon(self, self._plan_read)
 
     def recv_into(self, buffer: memoryview) -> int:
         """See Transport. At most RECORDS_PER_READ records."""
-        if not self._shaken:
+        if not self._is_established:
             raise BlockingIOError
         filled = 0
         fed = False
         records = 0
-        self._more = True
+        self._may_have_records = True
         while filled < len(buffer) and records < RECORDS_PER_READ:
-            is_empty = not (self._incoming.pending or self._ended or self._object.pending())
+            is_empty = not (self._incoming.pending or self._is_at_eof or self._object.pending())
             if is_empty:  # a read would raise an exception, which costs a microsecond
                 if fed or not self._feed():
-                    self._more = False
+                    self._may_have_records = False
                     break
                 fed = True
             try:
                 count = self._object.read(len(buffer) - filled, buffer[filled:])
             except ssl.SSLWantReadError:
-                if self._ended or fed or not self._feed():
-                    self._more = False
+                if self._is_at_eof or fed or not self._feed():
+                    self._may_have_records = False
                     break
                 fed = True
                 continue
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                self._ended = True
+                self._is_at_eof = True
                 break
             if not count:
-                self._ended = True
+                self._is_at_eof = True
                 break
             filled += int(count)
             records += 1
         self._push()
-        if filled or self._ended:
+        if filled or self._is_at_eof:
             return filled
         raise BlockingIOError
 
     def send(self, data: Data) -> int:
-        if not self._shaken:
+        if not self._is_established:
             raise BlockingIOError
-        if not self._ahead:
-            self._ahead = self._object.write(data[: self._memory.chunk_bytes])
+        if not self._encrypted_bytes:
+            self._encrypted_bytes = self._object.write(data[: self._memory.chunk_bytes])
         if not self._push():
             raise BlockingIOError
-        accepted, self._ahead = self._ahead, 0
+        accepted, self._encrypted_bytes = self._encrypted_bytes, 0
         return accepted
 
     def wait_for(self, count: int) -> None:
         """See Transport. Not supported: the clear-text length is known only after decryption."""
 
-    def part(self) -> None:
-        self._say_farewell()
-        self._parted = True
-        self._plain.part()
+    def send_eof(self) -> None:
+        self._send_close_notify()
+        self._has_sent_eof = True
+        self._plain.send_eof()
 
-    def drop(self) -> bool:
-        return self._plain.drop()
+    def discard_received(self) -> bool:
+        return self._plain.discard_received()
 
     def close(self) -> None:
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._say_farewell()
+        self._send_close_notify()
         self._plain.close()
         self._reactor.call_soon(self, self._forget)
 
@@ -279,8 +281,8 @@ class TlsTransport:
 
     @property
     def is_established(self) -> bool:
-        """True from the end of the handshake until the farewell."""
-        return self._shaken
+        """True from the end of the handshake until the close notification is sent."""
+        return self._is_established
 
     @property
     def buffers(self) -> TlsBuffers:
@@ -295,19 +297,19 @@ class TlsTransport:
     def counted_received(self, size: int) -> int:
         """Count the memory for ciphertext of this size. Returns the size of the next read."""
         if size > self._incoming_peak:
-            self._hold(buffer_bytes(size) - buffer_bytes(self._incoming_peak))
+            self._count_memory(buffer_bytes(size) - buffer_bytes(self._incoming_peak))
             self._incoming_peak = size
         return self._memory.chunk_bytes
 
     def counted_sent(self, size: int) -> None:
         if size > self._outgoing_peak:
-            self._hold(buffer_bytes(size) - buffer_bytes(self._outgoing_peak))
+            self._count_memory(buffer_bytes(size) - buffer_bytes(self._outgoing_peak))
             self._outgoing_peak = size
 
     def not_accepted(self, ciphertext: bytes, size: int) -> None:
         """Keep the rest of `size` encrypted bytes. The caller repeats these, as in `send`."""
-        self._unsent, self._ahead = ciphertext, size
-        self._watch()
+        self._unsent, self._encrypted_bytes = ciphertext, size
+        self._update_mask()
 
     def flush_own(self) -> None:
         """Send messages of TLS itself."""
@@ -315,8 +317,8 @@ class TlsTransport:
 
     def continue_later(self) -> None:
         """Read whole records that are received already in a later iteration."""
-        self._more = True
-        self._read_on()
+        self._may_have_records = True
+        self._plan_read()
 
     def proceed(self) -> None:
         """Continue a server's handshake with the received bytes. Raises OSError or RemoteProtocolError."""
@@ -330,7 +332,7 @@ class TlsTransport:
 
     @property
     def waits_for_peer(self) -> bool:
-        return not self._queued
+        return not self._is_step_queued
 
     def failed(self, error: Exception) -> None:
         owner = getattr(self._ready, "__self__", None)
@@ -339,60 +341,60 @@ class TlsTransport:
 
     def _forget(self) -> None:
         """Drop OpenSSL's objects and the callback at the end of the iteration: until then it may raise."""
-        self._hold(-self._memory_in_use)
+        self._count_memory(-self._memory_in_use)
         del self._object, self._incoming, self._outgoing
         self._ready, self._unsent = _ignore, b""
 
-    def _say_farewell(self) -> None:
-        if self._shaken and not self._unsent and not self._ahead:
+    def _send_close_notify(self) -> None:
+        if self._is_established and not self._unsent and not self._encrypted_bytes:
             with suppress(OSError, ValueError):  # the peer's own close notification is not awaited
                 self._object.unwrap()
             with suppress(OSError):  # the peer has gone
                 self._push()
-        self._shaken = False
+        self._is_established = False
 
     def _on_event(self, mask: int) -> None:
-        if self._parted:
+        if self._has_sent_eof:
             self._ready(mask)
             return
-        if not self._shaken:
+        if not self._is_established:
             self._handshake(mask)
             return
-        if mask & WRITE and self._unsent and not self._ahead:
+        if mask & WRITE and self._unsent and not self._encrypted_bytes:
             self._push()  # only TLS's own messages were waiting
-            self._watch()
+            self._update_mask()
         events = mask & (self._mask | ERROR | HANGUP)
         if events:
             self._ready(events)
-        self._read_on()
+        self._plan_read()
 
-    def _read_on(self) -> None:
+    def _plan_read(self) -> None:
         """Plan another read if OpenSSL holds whole records, which the kernel does not report again."""
-        if self._continues or not (self._shaken and self._more and self._mask & READ):
+        if self._is_read_planned or not (self._is_established and self._may_have_records and self._mask & READ):
             return
         if self._object.pending() or self._incoming.pending:
-            self._continues = True
-            self._watch()
-            self._reactor.call_in_later_iteration(self, self._continue)
+            self._is_read_planned = True
+            self._update_mask()
+            self._reactor.call_in_later_iteration(self, self._read_again)
 
-    def _continue(self) -> None:
-        self._continues = False
-        if self._closed:
+    def _read_again(self) -> None:
+        self._is_read_planned = False
+        if self._is_closed:
             return
-        if self._shaken and self._mask & READ:
+        if self._is_established and self._mask & READ:
             before = (self._object.pending(), self._incoming.pending)
             self._ready(READ)
-            if self._shaken and before != (self._object.pending(), self._incoming.pending):
-                self._read_on()
-        if not self._continues:
-            self._watch()
+            if self._is_established and before != (self._object.pending(), self._incoming.pending):
+                self._plan_read()
+        if not self._is_read_planned:
+            self._update_mask()
 
     def _handshake(self, mask: int) -> None:
-        if self._queued and not mask & ERROR:  # the peer sent its last bytes, which wait for a later iteration
+        if self._is_step_queued and not mask & ERROR:  # the peer sent its last bytes, which wait for a later iteration
             self._plain.want(0)
         elif mask & READ:
             self._feed()
-            if self._ended and not self._incoming.pending:
+            if self._is_at_eof and not self._incoming.pending:
                 raise ConnectionResetError(LEFT_IN_HANDSHAKE)
             self._queue()
         elif mask & (ERROR | HANGUP | PEER_LEFT):
@@ -402,56 +404,56 @@ class TlsTransport:
 
     def _queue(self) -> None:
         """Run the next handshake step, which takes up to a millisecond, in a later iteration."""
-        self._queued = True
+        self._is_step_queued = True
         self._plain.want(PEER_LEFT)
         self._reactor.call_in_later_iteration(self, self._proceed)
 
     def _proceed(self) -> None:
-        self._queued = False
-        if self._shaken or self._closed:
+        self._is_step_queued = False
+        if self._is_established or self._is_closed:
             return
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
-            if self._ended:
+            if self._is_at_eof:
                 raise ConnectionResetError(LEFT_IN_HANDSHAKE) from None
             self._push()
-            self._watch()
+            self._update_mask()
             return
         except ssl.SSLError as error:
-            self._push_farewell()
+            self._push_alert()
             if isinstance(self._object, NamedObject) and self._object.refusal:
                 raise ServerNameRefused(self._object.refusal) from error
             raise RemoteProtocolError(f"TLS handshake failed: {error.reason or error}") from error
-        self._shaken = True
-        self._hold(ESTABLISHED_BYTES - HANDSHAKE_BYTES)
+        self._is_established = True
+        self._count_memory(ESTABLISHED_BYTES - HANDSHAKE_BYTES)
         if self._alarm is not None:
             self._alarm.cancel()
         self._push()
-        self._watch()
+        self._update_mask()
         if self._mask & WRITE:
             self._ready(WRITE)
-        self._read_on()
+        self._plan_read()
 
     def _feed(self) -> bool:
         """Read ciphertext from the kernel. Returns False if there is none. Raises OSError if the peer reset."""
         try:
-            most = self._memory.chunk_bytes if self._shaken else HANDSHAKE_FEED_BYTES
+            most = self._memory.chunk_bytes if self._is_established else HANDSHAKE_FEED_BYTES
             count = self._plain.recv_into(_CIPHERTEXT[:most])
         except BlockingIOError:
             return False
         if count:
             self._incoming.write(_CIPHERTEXT[:count])
-            if self._shaken:
+            if self._is_established:
                 self.counted_received(self._incoming.pending)
         else:
-            self._ended = True
+            self._is_at_eof = True
             self._incoming.write_eof()
         return True
 
     def _push(self) -> bool:
         if self._outgoing.pending:
-            if self._shaken:
+            if self._is_established:
                 self.counted_sent(self._outgoing.pending)
             self._unsent += self._outgoing.read()
         if not self._unsent:
@@ -459,23 +461,24 @@ class TlsTransport:
         with suppress(BlockingIOError):
             self._unsent = self._unsent[self._plain.send(self._unsent) :]
         if self._unsent:
-            self._watch()
+            self._update_mask()
         return not self._unsent
 
-    def _hold(self, change: int) -> None:
+    def _count_memory(self, change: int) -> None:
         self._memory_in_use += change
         self._memory.used += change
 
-    def _push_farewell(self) -> None:
+    def _push_alert(self) -> None:
         with suppress(OSError):
             self._push()  # the alert that contains the reason for the peer
 
-    def _watch(self) -> None:
-        mask = self._mask if self._shaken else PEER_LEFT if self._queued else READ
-        if self._continues:
+    def _update_mask(self) -> None:
+        handshake_mask = PEER_LEFT if self._is_step_queued else READ
+        mask = self._mask if self._is_established else handshake_mask
+        if self._is_read_planned:
             mask = mask & ~READ or PEER_LEFT
         self._plain.want(mask | WRITE if self._unsent else mask)
 
     def _too_slow(self) -> None:
-        if not self._shaken:
+        if not self._is_established:
             self.failed(TimeoutError(TOO_SLOW))

@@ -10,6 +10,7 @@ from kafka_share_proxy.loop.promise import Promise
 
 
 async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) -> None:
+    """Wait until one of the promises is settled, at most until `deadline` (time of `timers`)."""
     for promise in promises:
         if promise.done:
             return
@@ -30,10 +31,12 @@ async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) 
 
 
 async def settled_within(timers: Timers, seconds: float, promise: Promise[Any]) -> bool:
+    """Return True if the promise is settled within this time."""
     return await settled_by(timers, timers.now() + seconds, promise)
 
 
 async def settled_by(timers: Timers, deadline: float, promise: Promise[Any]) -> bool:
+    """Return True if the promise is settled by this time."""
     if not promise.done:
         await first_until(timers, deadline, promise)
     return promise.done

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.feature.metrics import OTHERS
-from kafka_share_proxy.loop.histogram import Histogram, seconds
+from kafka_share_proxy.loop.histogram import Histogram, seconds_histogram
 from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, REJECT, RELEASE, RENEW, AcknowledgementBatch
 from kafka_share_proxy.sharegroups.model.acquiring import AcquiredRange
 from kafka_share_proxy.sharegroups.model.snapshot import StateBatch
@@ -38,11 +38,11 @@ class GroupFigures:
     """Number of transactions with dead letters (DeadLetterQueueTotalProduceRequestsPerSec)."""
     dead_letter_failures: int = 0
     """Number of failed ones (DeadLetterQueueFailedProduceRequestsPerSec)."""
-    acquire_s: Histogram = field(default_factory=seconds)
+    acquire_s: Histogram = field(default_factory=seconds_histogram)
     """Seconds from the arrival of a ShareFetch until it acquired records."""
     fetch_ratio: Histogram = field(default_factory=lambda: Histogram(RATIOS))
     """Fraction of the share partitions in a ShareFetch's session from which it acquired records."""
-    fetch_lock_s: Histogram = field(default_factory=seconds)
+    fetch_lock_s: Histogram = field(default_factory=seconds_histogram)
     """Seconds that a share partition was reserved for one reader, including its wait for new records."""
     batch_records: Histogram = field(default_factory=lambda: Histogram(RECORDS))
     """Number of records in the in-flight batches created by first deliveries."""
@@ -75,13 +75,13 @@ class ShareFigures:
         self._groups_max = groups_max
         self._groups: dict[str, GroupFigures] = {}
         self._other_groups = GroupFigures()
-        self.load_s = seconds()
+        self.load_s = seconds_histogram()
         """Seconds from the first ShareFetch of a share partition until its start offset was stored."""
-        self.state_write_s = seconds()
+        self.state_write_s = seconds_histogram()
         """Duration of the append of one change of share state, in seconds."""
         self.moves: Counter[str] = Counter(dict.fromkeys(("handed_over", "taken_back", "refused"), 0))
         """Number of ended hand-overs and take-backs by outcome."""
-        self.held_back_s = seconds()
+        self.held_back_s = seconds_histogram()
         """Seconds for which a hand-over or a take-back held new records back."""
 
     def of(self, group_id: str) -> GroupFigures:

@@ -47,11 +47,11 @@ def test_events_and_the_end_are_those_of_the_socket() -> None:
     tapped.want(READ)
     reactor.iterate(1)
     assert events == [READ]
-    tapped.part()
+    tapped.send_eof()
     assert theirs.recv(1) == b""
-    assert tapped.drop() is False
+    assert tapped.discard_received() is False
     theirs.close()
-    assert tapped.drop() is True
+    assert tapped.discard_received() is True
     tapped.close()
     reactor.iterate(0)
     assert ours.fileno() == -1

@@ -93,7 +93,7 @@ def test_responses_that_the_client_does_not_accept_are_kept_in_order(world: TlsW
         sent += 1
         world.iterate()
         assert sent < count
-    assert transport_of(world)._ahead
+    assert transport_of(world)._encrypted_bytes
     broker.send(b"".join(response(number, bytes(900)) for number in range(sent, count)))
     for number in range(count):
         client.expect(response(number, bytes(900)))

@@ -43,11 +43,11 @@ class TappedTransport:
     def wait_for(self, count: int) -> None:
         self.transport.wait_for(count)
 
-    def part(self) -> None:
-        self.transport.part()
+    def send_eof(self) -> None:
+        self.transport.send_eof()
 
-    def drop(self) -> bool:
-        return self.transport.drop()
+    def discard_received(self) -> bool:
+        return self.transport.discard_received()
 
     def close(self) -> None:
         self.transport.close()

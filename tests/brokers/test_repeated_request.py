@@ -19,6 +19,8 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.conditions import until
+
 VERSION = 4
 PAUSE_S, LATE_S = 0.02, 0.3
 NO_RESPONSE_S = 0.05
@@ -96,11 +98,6 @@ class Exchange:
         """Send one from the task."""
         request = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         return ErrorCode((await self.opened.send_request(ApiKey.HEARTBEAT, request)).error_code)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 - of the loop's doing
-        await trio.sleep(0.001)
 
 
 def run(test: Callable[[Exchange, trio.Nursery], Awaitable[None]]) -> None:

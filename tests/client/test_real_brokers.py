@@ -19,6 +19,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.support.brokers import OLD, USERS, Running
+from tests.support.conditions import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
@@ -63,11 +64,6 @@ async def read(consumer: Consumer, count: int, timeout_s: float = 90) -> list[An
             got += (await consumer.poll(1)).records
     assert len(got) == count, (len(got), consumer.state())
     return got
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - of a thread
-        await trio.sleep(0.1)
 
 
 # Records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import trio
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
@@ -80,9 +80,3 @@ def members(brokers: TargetBrokers) -> int:
     group = brokers.target.groups.get(GROUP)
     assert isinstance(group, ClassicGroup)
     return len(group.members)
-
-
-async def until(condition: Callable[[], object], limit_s: float = 60) -> None:
-    with trio.fail_after(limit_s):
-        while not condition():  # noqa: ASYNC110 - of another task's doing
-            await trio.sleep(0.01)

@@ -19,7 +19,8 @@ from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.durable.proxy_members import ALL, SESSION_S, until
+from tests.durable.proxy_members import ALL, SESSION_S
+from tests.support.conditions import until
 from tests.support.target_brokers import NODE, TargetBrokers
 
 PER_SESSION = 120

@@ -16,6 +16,7 @@ from kafka_share_proxy.loop.boot_clock import boot_time
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.conditions import until
 from tests.support.raw import address
 from tests.support.relay import Relay
 
@@ -56,12 +57,6 @@ class Group:
 
         self.nursery.start_soon(run)
         return membership, scope
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
-        while not condition():  # noqa: ASYNC110 - of another task's doing
-            await trio.sleep(0.05)
 
 
 @pytest.fixture

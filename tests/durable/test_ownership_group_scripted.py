@@ -22,7 +22,8 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from trio.testing import MockClock
 
-from tests.durable.proxy_members import ALL, SESSION_S, Member, members, until
+from tests.durable.proxy_members import ALL, SESSION_S, Member, members
+from tests.support.conditions import until
 from tests.support.target_brokers import TargetBrokers
 
 DIALS, RESPONSES, REFUSES = "dials", "answers", "refuses"

@@ -5,7 +5,7 @@ The group of proxies and the clock are scripted (`state_cluster`); two proxies m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +39,7 @@ from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support import state_cluster
+from tests.support.conditions import until
 from tests.support.small_broker import Broker
 from tests.support.small_state import TEST_STATE, HeldTexts, encode_key, partition_of
 from tests.support.state_cluster import Loop, StateCluster
@@ -132,12 +133,6 @@ class Proxy:
     def is_open(self) -> tuple[bool, bool]:
         """Return whether the group's share state, and the text, may be used."""
         return self.share.gate.lets_in([NUMBER]), self.test.gate.lets_in([3])
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(60):
-        while not condition():  # noqa: ASYNC110 - of another task's doing
-            await trio.sleep(0.01)
 
 
 async def stored(promise: Promise[None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -22,6 +21,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
 
+from tests.support.conditions import until
 from tests.support.small_state import TEST_STATE, Texts, encode_key, partition_of
 from tests.support.state_cluster import StateCluster
 from tests.support.target_brokers import OTHER_NODE, WALL_MS
@@ -71,12 +71,6 @@ class Followed:
 
     async def holds(self, **texts: str) -> None:
         await until(lambda: self.texts.values == texts)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(60):
-        while not condition():  # noqa: ASYNC110 - of another task's doing
-            await trio.sleep(0.01)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,7 @@ from trio.testing import MockClock
 
 from tests.durable.test_state_home import ScriptedOwner
 from tests.support import state_cluster
+from tests.support.conditions import until
 from tests.support.platforms import platform
 from tests.support.state_cluster import Loop, StateCluster
 
@@ -32,12 +32,6 @@ def example() -> dict[str, Any]:
     names: dict[str, Any] = {}
     exec(compile(block, "README.md", "exec"), names)  # our own
     return names
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(60):
-        while not condition():  # noqa: ASYNC110 - of another task's doing
-            await trio.sleep(0.01)
 
 
 class Proxy:

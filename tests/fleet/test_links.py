@@ -24,6 +24,7 @@ from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.conditions import until
 from tests.support.far import FarWorld
 from tests.support.scripted_cluster import Connection
 
@@ -91,13 +92,6 @@ class One:
 def call_of(one: One, group_id: str = "g") -> Call:
     message = registry.message("ShareGroupHeartbeatRequest")(group_id=group_id, member_id="m")
     return Call(76, 1, 1, "client", message, Connection(one.world.cluster, 1))
-
-
-async def until(condition: Callable[[], Any]) -> Any:
-    with trio.fail_after(LIMIT_S):
-        while not (value := condition()):  # noqa: ASYNC110 - of the loop's doing
-            await trio.sleep(0.01)
-    return value
 
 
 def play(

@@ -16,6 +16,8 @@ from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.transports import PlainTransport
 from kafka_share_proxy.wire.definitions import registry
 
+from tests.support.conditions import until
+
 LIMIT_S = 10.0
 
 
@@ -60,12 +62,6 @@ class End:
 
     def _end(self, _link: PeerLink) -> None:
         self.ended += 1
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    with trio.fail_after(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - of the loop's doing
-            await trio.sleep(0.005)
 
 
 def play(test: Callable[..., Any]) -> None:

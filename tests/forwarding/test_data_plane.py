@@ -22,6 +22,7 @@ from kafka_share_proxy.loop.transports import PlainTransport
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 from tests.forwarding.plane_world import FETCH, LOCAL, UPSTREAM, request, response, some_routes, world
+from tests.support.conditions import until
 
 
 def drained(
@@ -73,12 +74,6 @@ def drained(
 
 async def connect(port: int) -> trio.SocketStream:
     return await trio.open_tcp_stream("127.0.0.1", port)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(5):
-        while not condition():  # noqa: ASYNC110  # what is waited for is outside Trio
-            await trio.sleep(0.002)
 
 
 def test_drain_ends_idle_connections_immediately() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.test_real_brokers import EARLIEST, QUIET, read
+from tests.support.conditions import until
 from tests.support.documents import docstring_function
 from tests.support.target_caller import Caller
 from tests.support.target_client import served
@@ -30,12 +31,6 @@ OPTIONS: dict[str, Any] = {
     "auto_offset_reset": "earliest",
     "assignors": ("cooperative-sticky",),
 }
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
-    with trio.fail_after(timeout_s):
-        while not condition():  # noqa: ASYNC110 - of tasks that know nothing of each other
-            await trio.sleep(0.05)
 
 
 @asynccontextmanager

@@ -107,10 +107,3 @@ async def connected(
     if tls is not None:
         stream = trio.SSLStream(stream, tls, server_hostname="localhost")
     return TargetClient(stream, client_id)
-
-
-async def until(condition: Any) -> None:
-    """Return when the condition is true."""
-    with trio.fail_after(LIMIT_S):
-        while not condition():  # noqa: ASYNC110  # the condition is anything
-            await trio.sleep(0.005)

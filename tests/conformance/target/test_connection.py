@@ -9,7 +9,8 @@ from kafka_share_proxy.wire.codec import headers
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
-from tests.support.target_client import METADATA, VERSIONS, connected, served, until
+from tests.support.conditions import until
+from tests.support.target_client import METADATA, VERSIONS, connected, served
 
 
 async def test_pipelined_requests_are_served_in_order() -> None:

@@ -10,7 +10,8 @@ import yaml
 from kafka_share_proxy.conformance.target import scenario
 from kafka_share_proxy.conformance.target.scenario import ScenarioError
 
-from tests.support.target_client import METADATA, VERSIONS, connected, served, until
+from tests.support.conditions import until
+from tests.support.target_client import METADATA, VERSIONS, connected, served
 
 WHOLE = """
 seed: 7

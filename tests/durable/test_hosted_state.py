@@ -41,7 +41,7 @@ async def test_topic_is_made_before_anything_is_owned(nursery: trio.Nursery) -> 
 
 async def test_numbers_beyond_its_partitions_are_nothing_to_it(nursery: trio.Nursery) -> None:
     hosted = hosted_in(StateCluster(nursery), nursery)
-    assert hosted.of(range(50)) == set(range(8))
+    assert hosted.partitions_of(range(50)) == set(range(8))
     hosted.begin([8, 49], nursery)
     assert hosted.owned == set()
     hosted.begin([7, 8], nursery)

@@ -11,19 +11,19 @@ from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 async def test_partitions_no_longer_needed_are_not_waited_for():
     takeover = Takeover({1, 2, 3})
-    takeover.outcomes = {1: TakenOver(5, 7, 1), 2: TakenOver(6, 7, 1)}
+    takeover.taken_over = {1: TakenOver(5, 7, 1), 2: TakenOver(6, 7, 1)}
     takeover.replays = {1: Replay(SHARE_STATE.reign_of, 5)}
-    takeover.checking = {3}
-    takeover.let_go([1, 3])
+    takeover.to_check = {3}
+    takeover.remove([1, 3])
     assert takeover.partitions == {2}
-    assert (set(takeover.outcomes), takeover.replays, takeover.checking) == ({2}, {}, set())
+    assert (set(takeover.taken_over), takeover.replays, takeover.to_check) == ({2}, {}, set())
     assert takeover.changed.is_set()
     assert not takeover.scope.cancel_called
 
 
 async def test_with_nothing_left_it_is_over():
     takeover = Takeover({1})
-    takeover.let_go([1])
+    takeover.remove([1])
     assert takeover.scope.cancel_called
 
 

@@ -129,7 +129,7 @@ async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch:
     decode = records.decode_records
     monkeypatch.setattr(records, "decode_records", lambda batch: opened.append(len(batch)) or decode(batch))
     followed = Replay(SHARE_STATE.reign_of, ENDLESS, sink=followed_records.append, unwanted=kinds[0])
-    await replay.take(followed, memoryview(data), replay.Pace())
+    await replay.read_batches(followed, memoryview(data), replay.Pace())
     assert [record.key for record in followed_records if record.key != kinds[0]] == kinds[1:]
     assert len(opened) == (3 if records.KERNEL == "c" else 4)
     assert (followed.next_offset, followed.newest_ms) == (offset, 2_004)
@@ -183,7 +183,7 @@ async def test_plain_batches_give_what_decoded_ones_give(seed: int) -> None:
         each, error = Replay(SHARE_STATE.reign_of, until, plain=plain), ""
         try:
             for begin, end in itertools.pairwise(cuts):
-                await replay.take(each, memoryview(data)[begin:end], replay.Pace())
+                await replay.read_batches(each, memoryview(data)[begin:end], replay.Pace())
         except RemoteProtocolError as failure:
             error = str(failure)
         outcomes.append((error, dataclasses.replace(each, plain=b"", _last_value=b"")))

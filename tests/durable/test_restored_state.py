@@ -51,7 +51,7 @@ async def test_everything_is_appended_once_to_its_partition() -> None:
     appended = [(key, value.decode()) for _, records in journal.appends for key, value in records]
     assert sorted(appended) == sorted(texts.values.items())
     assert all(partition_of(key) == partition for partition, records in journal.appends for key, _ in records)
-    assert max(len(records) for _, records in journal.appends) == restored_state.RECORDS
+    assert max(len(records) for _, records in journal.appends) == restored_state.RECORDS_MAX
 
 
 async def test_only_the_requested_partitions_are_written() -> None:
@@ -62,7 +62,7 @@ async def test_only_the_requested_partitions_are_written() -> None:
 
 async def test_large_values_make_small_appends() -> None:
     journal = Journal()
-    await write(journal, held(100, restored_state.BYTES // 2), {3, 4})
+    await write(journal, held(100, restored_state.BYTES_MIN // 2), {3, 4})
     assert {len(records) for _, records in journal.appends} <= {1, 2}
 
 

@@ -19,7 +19,7 @@ from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.hosted_state import NOT_REQUESTED_S
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.durable.ownership import PART_MAX, OwnershipEvents
+from kafka_share_proxy.durable.ownership import TOGETHER_MAX, OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.replay import ReplaySource
@@ -266,7 +266,7 @@ async def test_request_during_a_takeover_waits_for_a_few_partitions_at_most(
     await until(lambda: proxy.home.served == set(EVERYTHING))
     assert opened_parts[0] == {NUMBER}
     assert {late} in opened_parts[2:4]
-    assert max(map(len, opened_parts)) == PART_MAX
+    assert max(map(len, opened_parts)) == TOGETHER_MAX
 
 
 @pytest.mark.parametrize("has_more", [False, True], ids=["nothing follows", "another owner follows"])
@@ -350,7 +350,7 @@ async def test_proxy_takes_over_in_parts_while_others_serve_clients(
     remaining = set(EVERYTHING) - {NUMBER}
     proxy.owner.assign(remaining)
     await until(lambda: proxy.home.served == remaining)
-    assert max(map(len, shares)) == PART_MAX
+    assert max(map(len, shares)) == TOGETHER_MAX
 
 
 @pytest.mark.parametrize("requested", [False, True])

@@ -32,7 +32,7 @@ class World:
         self.notes: list[str] = []
         self.unreadable: list[int] = []
         self.takeover = Takeover(set(PARTITIONS))
-        self.takeover.next_part(())
+        self.takeover.select_next(())
         self.reader = TakeoverReader(
             self.takeover,
             self._leaders(),
@@ -64,7 +64,7 @@ class World:
         """Append a takeover record, and let the takeover know it."""
         record = TEST_STATE.takeover("p:1", partition, PRODUCER, epoch)
         offset = self.write(partition, record, epoch=epoch)
-        self.takeover.outcomes[partition] = TakenOver(offset, PRODUCER, epoch)
+        self.takeover.taken_over[partition] = TakenOver(offset, PRODUCER, epoch)
 
     def filled(self) -> None:
         for partition in PARTITIONS:
@@ -158,7 +158,7 @@ async def test_partition_given_up_meanwhile_is_not_read(world: World) -> None:
     world.filled()
     await world.reader.read_ahead()
     world.take_over(0, epoch=1)
-    world.takeover.let_go([1])
+    world.takeover.remove([1])
     await world.reader.read()
     assert world.values() == {0: [b"0"]}
     await world.reader.aclose()

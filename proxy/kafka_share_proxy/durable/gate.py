@@ -16,6 +16,8 @@ from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 
 @dataclass(slots=True)
 class _Door:
+    """Admission to one partition. Open without an error code."""
+
     code: ErrorCode = ErrorCode.NONE
     reason: str = ""
     inside: dict[Callable[[], None], None] = field(default_factory=dict)
@@ -30,12 +32,11 @@ class StateGate:
     def __init__(
         self, partitions: int, partition_of: Callable[[str], int], lease: Callable[[], bool] = lambda: True
     ) -> None:
-        """`partition_of`: by group id."""
+        """`partition_of`: by group id. `lease`: returns True if no other proxy can be the owner."""
         self.all = range(partitions)
         self.refused: dict[int, str] = {}
         """Partitions that are not served -> reason."""
         self.lease = lease
-        """True if no other proxy can be the owner."""
         self.standby = ""
         """The proxy that serves everything while this one is a standby. Empty if unknown."""
         self.denied = ""
@@ -67,6 +68,7 @@ class StateGate:
         return self.why_not(self.all)[1]
 
     def lets_in(self, partitions: Sequence[int]) -> bool:
+        """Return True if a request for these partitions may run: all doors are open and the lease holds."""
         doors = self._doors
         for partition in partitions:
             if doors[partition].code != NO_ERROR:
@@ -83,6 +85,7 @@ class StateGate:
 
     @property
     def loading(self) -> Collection[int]:
+        """Partitions that are being loaded."""
         return self._loading.keys()
 
     def is_loading(self, group_id: str) -> bool:
@@ -173,6 +176,7 @@ class StateGate:
                 end()
 
     def wake(self) -> None:
+        """Let waiting requests check the gate again."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.set(None)

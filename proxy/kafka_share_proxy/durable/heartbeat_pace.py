@@ -53,14 +53,14 @@ class HeartbeatPace:
     def changed(self, *, is_moving: bool) -> None:
         """Note a new assignment. `is_moving`: some partitions have no owner in it, so another one follows soon."""
         self._moves_until = trio.current_time() + MOVING_S if is_moving else -inf
-        self._expect()
+        self._become_frequent()
 
     def expect_change(self) -> None:
         """End the pause, and be frequent for a while: a member rejoins, or may have ended."""
-        self._expect()
+        self._become_frequent()
         self.end_pause()
 
-    def _expect(self) -> None:
+    def _become_frequent(self) -> None:
         self._changes_until = trio.current_time() + CHANGING_SESSIONS * self._session_s
 
     async def wait(self, pause_s: float) -> None:

@@ -17,7 +17,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 
 class RepeatedHeartbeats:
-    """See `brokers.repeated_request`."""
+    """Heartbeats of one member, sent as `brokers.repeated_request` describes."""
 
     def __init__(self, clock: Callable[[], float], confirmed: Callable[[float], float | None]) -> None:
         """`confirmed`: see `Repetition.responded`, but with the time by `clock`, which counts suspended time too."""

@@ -34,17 +34,17 @@ from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
 
 ABSENT_CHECKS = 5
-"""Looks without a topic before it counts as deleted: a broker that has just started may not know it."""
+"""Lookups without a topic before it counts as deleted: a broker that has just started may not know it."""
 AGAIN_S = 5.0
 """Seconds after which a takeover that failed begins again."""
 NOT_REQUESTED_S = 1.0
 """Seconds after which partitions without requests are taken over, while clients use others."""
 CHECK_S = 10.0
-"""Seconds between two looks at the topic."""
+"""Seconds between two lookups of the topic."""
 
 
 class HostedState:
-    """`served` are the loaded partitions."""
+    """One state of this proxy. `served`: its partitions that are loaded."""
 
     def __init__(self, state: DescribedState[Any], held: HeldState, gate: StateGate, host: StateHost) -> None:
         """`held`: records of the state in memory. `gate`: gate at which requests wait for it."""
@@ -54,6 +54,7 @@ class HostedState:
         self.trouble = f"{state.name} is not loaded yet"
         """Empty while the state is served."""
         self.loaded_s = 0.0
+        """Seconds of the last takeover."""
         self.served: set[int] = set()
         self.is_closing = False
         self._host = host
@@ -65,15 +66,20 @@ class HostedState:
         self._assigned: set[int] = set()
         self._topic_id = b""
         """Empty before the first takeover."""
-        self._lost_topic = trio.Event()
-        self._missed, self._lost_why, self._restores = 0, "", False
+        self._topic_lost = trio.Event()
+        """Set when all partitions must be taken over again."""
+        self._lost_reason = ""
+        self._restores = False
+        """True if the records in memory are then written to the topic, instead of loaded."""
+        self._missing_lookups = 0
+        """Number of lookups without the topic since the last one with it."""
         off, on = state.served_event("off"), state.served_event("on")
         self._complaint = LastingTrouble(self._notes, off, on, patience_s=PATIENCE_S)
         self._leaders = self._new_leader_watch()
         self.guard = TopicGuard(
             state.topic,
             self._notes,
-            on_unsafe=self._hold_back,
+            on_unsafe=self._on_unsafe,
             on_corrected=lambda: self._open(self.served),
             on_deleted=partial(self._lose_topic, restores=True),
         )
@@ -82,7 +88,7 @@ class HostedState:
         )
         self._topic = PreparedTopic(state, host.access, self._leaders, self.guard, self.journal, held)
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
-        gate.on_requested = self._requested
+        gate.on_requested = self._on_requested
 
     def _new_leader_watch(self) -> LeaderWatch:
         return LeaderWatch(
@@ -92,7 +98,7 @@ class HostedState:
             self._notes,
             check_s=CHECK_S,
             on_leaders=self._on_leaders,
-            on_trouble=self._no_leaders,
+            on_trouble=self._on_lookup_failed,
             on_refreshed=lambda: self.journal.check_soon(),
             on_missing=partial(self._count_missing, "the topic was deleted"),
         )
@@ -100,26 +106,27 @@ class HostedState:
     def _journal_events(self) -> JournalEvents:
         return JournalEvents(
             need_view=self._leaders.check_soon,
-            taken_over=self._taken_over,
-            checking=self._checking,
-            lost=self._lost,
-            denied=self._denied,
-            went_back=self._went_back,
+            taken_over=self._on_taken_over,
+            checking=self._on_new_producer_id,
+            lost=self._on_lost,
+            denied=self._on_denied,
+            went_back=self._on_log_changed,
         )
 
     @property
     def owned(self) -> set[int]:
+        """Partitions that are served or taken over."""
         return self.served | self._takeovers.keys()
 
-    def of(self, numbers: Iterable[int]) -> set[int]:
+    def partitions_of(self, numbers: Iterable[int]) -> set[int]:
         """Return the partitions of this state with these numbers."""
         return {number for number in numbers if number < self.state.partitions}
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._leaders.run, self._topic.open(), self._after_refresh)
+            nursery.start_soon(self._leaders.run, self._topic.open(), self._on_refreshed)
             while True:
-                await self._lost_topic.wait()
+                await self._topic_lost.wait()
                 await self._begin_anew(nursery)
 
     async def prepare(self) -> None:
@@ -132,7 +139,7 @@ class HostedState:
         self, numbers: Iterable[int], nursery: trio.Nursery, *, restores: bool = False, has_clients: bool = False
     ) -> None:
         """Take over partitions. `restores`, `has_clients`: see Takeover."""
-        partitions = self.of(numbers)
+        partitions = self.partitions_of(numbers)
         if partitions:
             if not self.owned:
                 self._topic_id = b""
@@ -142,15 +149,15 @@ class HostedState:
 
     def _begin(self, takeover: Takeover) -> None:
         self._takeovers.update(dict.fromkeys(takeover.partitions, takeover))
-        self._nursery.start_soon(self._take_over, takeover)
+        self._nursery.start_soon(self._run_takeover, takeover)
 
-    def _requested(self, partitions: Collection[int]) -> None:
-        """Take these partitions over next to those under way, which may take as long as the brokers need for 5."""
+    def _on_requested(self, partitions: Collection[int]) -> None:
+        """Take these partitions over in addition to the current ones, for which brokers may need long."""
         under_way = {self._takeovers[partition] for partition in partitions if partition in self._takeovers}
         for takeover in under_way:
-            urgent = takeover.divided(partitions)
+            urgent = takeover.split_off(partitions)
             if urgent is None:
-                takeover.note()
+                takeover.notify()
             else:
                 self._begin(urgent)
 
@@ -160,16 +167,18 @@ class HostedState:
         return self.gate.is_idle(served) and self.journal.is_idle(served)
 
     def close_doors(self, numbers: Iterable[int], reason: str) -> None:
-        self.gate.closing(self.of(numbers), ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+        """Reject new requests for these partitions. Those in progress may finish."""
+        self.gate.closing(self.partitions_of(numbers), ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     async def give_up(self, numbers: Iterable[int], reason: str) -> None:
-        released = self.of(numbers)
+        """Release ownership of these partitions: end their requests and appends, and drop their records from memory."""
+        released = self.partitions_of(numbers)
         if not released:
             return
         reason = self.trouble or reason
         self._assigned -= released
         self.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, released)
-        await self._let_go(released)
+        await self._drop(released)
         self.journal.stop(released, ErrorCode.NOT_COORDINATOR, reason)
         self._notes(self.state.event("given-up"), partitions=len(released), left=len(self.served))
 
@@ -180,15 +189,16 @@ class HostedState:
         self.gate.close(code, reason, partitions)
 
     def report_trouble(self, error: ProxyError, partitions: Iterable[int] | None = None) -> None:
+        """Log why partitions, or all of them if None, are not served, and refuse their requests for this reason."""
         code, text, needs_identity = refusal_of(error, self.state)
         self.off = text if needs_identity else ""
         self._complaint.happened(text, patient=code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.close(code, text, partitions)
 
-    async def _let_go(self, released: set[int]) -> None:
+    async def _drop(self, released: set[int]) -> None:
         self.served -= released
         for takeover in {self._takeovers.pop(p) for p in released & self._takeovers.keys()}:
-            takeover.let_go(released)
+            takeover.remove(released)
         await self._forget(released)
 
     async def _forget(self, partitions: Collection[int]) -> None:
@@ -199,7 +209,7 @@ class HostedState:
 
     async def _begin_anew(self, nursery: trio.Nursery) -> None:
         """Take over all again. The topic's contents are forgotten, or written again."""
-        reason, self._lost_topic = self._lost_why, trio.Event()
+        reason, self._topic_lost = self._lost_reason, trio.Event()
         restores, self._restores = self._restores, False
         affected = set(self.served) if restores else self.owned
         event = self.state.event("restored" if restores else "topic-lost")
@@ -212,33 +222,33 @@ class HostedState:
             self.begin(unread & self._assigned, nursery)
             affected -= unread
         else:
-            await self._let_go(affected)
+            await self._drop(affected)
         self.begin(affected & self._assigned, nursery, restores=restores)
 
     def _count_missing(self, reason: str) -> None:
         if not self._topic_id or not self.owned:
             return
-        self._missed += 1
-        if self._missed >= ABSENT_CHECKS:
+        self._missing_lookups += 1
+        if self._missing_lookups >= ABSENT_CHECKS:
             self._lose_topic(reason)
         else:
             self._leaders.check_soon()
 
-    def _went_back(self, partition: int) -> None:
-        self._lose_topic(f"the log of partition {partition} is another one, or its end is lost")
+    def _on_log_changed(self, partition: int) -> None:
+        self._lose_topic(f"the log of partition {partition} was recreated or truncated")
 
     def _lose_topic(self, reason: str, *, restores: bool = False) -> None:
         """Begin anew. `restores`: the topic is the same, and memory has the records that brokers have deleted."""
-        self._restores = restores and not self._lost_topic.is_set()
+        self._restores = restores and not self._topic_lost.is_set()
         self._topic.forget()
         if not self._restores:
-            self._missed, self._topic_id = 0, b""
-        self._lost_why = reason
-        self._lost_topic.set()
+            self._missing_lookups, self._topic_id = 0, b""
+        self._lost_reason = reason
+        self._topic_lost.set()
 
     # Takeover
 
-    async def _take_over(self, takeover: Takeover) -> None:
+    async def _run_takeover(self, takeover: Takeover) -> None:
         with takeover.scope:
             while True:
                 try:
@@ -266,7 +276,7 @@ class HostedState:
         async with aclosing(self._reader(takeover)) as reader:
             while takeover.partitions:
                 await self._leave_brokers_to_clients(takeover, began + NOT_REQUESTED_S)
-                taken_s += await self._load_part(takeover, reader)
+                taken_s += await self._load_next(takeover, reader)
         if takeover.is_urgent:
             return
         self.loaded_s = trio.current_time() - began
@@ -281,7 +291,7 @@ class HostedState:
 
     async def _leave_brokers_to_clients(self, takeover: Takeover, until: float) -> None:
         """Wait until this time (trio.current_time()), or until one of the partitions is requested."""
-        takeover.part = set()  # so that a request that arrives ends the wait, and no other takeover begins
+        takeover.current = set()  # so that a request that arrives ends the wait, and no other takeover begins
         while takeover.may_wait(self.gate.requested) and trio.current_time() < until:
             takeover.changed = trio.Event()
             with trio.move_on_at(until):
@@ -297,17 +307,17 @@ class HostedState:
             partial(self._refuse, takeover),
         )
 
-    async def _load_part(self, takeover: Takeover, reader: TakeoverReader) -> float:
-        """Take over and load partitions for which requests wait, or else others. Return the seconds of the takeover.
+    async def _load_next(self, takeover: Takeover, reader: TakeoverReader) -> float:
+        """Take over and load partitions for which requests wait, or else others. Return the seconds until taken over.
 
         A partition takes 10 to 20 ms of CPU, here and at the brokers, and most have no group.
         """
         began = trio.current_time()
-        self.journal.take_over(takeover.next_part(self.gate.requested))
-        await self._read_until_taken(takeover, reader)
+        self.journal.take_over(takeover.select_next(self.gate.requested))
+        await self._take_over_current(takeover, reader)
         taken_s = trio.current_time() - began
         if takeover.restores:
-            await restored_state.write(self.journal, self.held, takeover.part)
+            await restored_state.write(self.journal, self.held, takeover.current)
         else:
             await reader.read()
             await self._load_partitions(takeover)
@@ -316,7 +326,7 @@ class HostedState:
 
     def _serve(self, takeover: Takeover) -> None:
         """Serve what is loaded, without `await`, so that nothing changes meanwhile."""
-        loaded = set(takeover.part)
+        loaded = set(takeover.current)
         takeover.partitions -= loaded
         for partition in loaded:
             del self._takeovers[partition]
@@ -341,49 +351,50 @@ class HostedState:
         if own is not None and leaders:
             self.journal.keep_alive(*await producer_expiration.periods(own, min(leaders.values()), self._notes))
 
-    async def _read_until_taken(self, takeover: Takeover, reader: TakeoverReader) -> None:
+    async def _take_over_current(self, takeover: Takeover, reader: TakeoverReader) -> None:
+        """Wait until the takeover records are stored, and read meanwhile what the logs have already."""
         try:
             async with trio.open_nursery() as nursery:
                 if not takeover.restores:
                     nursery.start_soon(reader.read_ahead)
-                await self._wait_taken(takeover, reader)
+                await self._until_taken_over(takeover, reader)
         except BaseExceptionGroup as group:
             raise faults.first_of(group) from None
 
-    async def _wait_taken(self, takeover: Takeover, reader: TakeoverReader) -> None:
-        while len(takeover.outcomes) < len(takeover.part):
+    async def _until_taken_over(self, takeover: Takeover, reader: TakeoverReader) -> None:
+        while len(takeover.taken_over) < len(takeover.current):
             takeover.changed = trio.Event()
-            if takeover.checking and len(takeover.outcomes) + len(takeover.checking) == len(takeover.part):
-                await self._check(takeover, reader, sorted(takeover.checking))
+            if takeover.to_check and len(takeover.taken_over) + len(takeover.to_check) == len(takeover.current):
+                await self._wait_for_earlier_owners(takeover, reader, sorted(takeover.to_check))
                 continue
             await takeover.changed.wait()
 
-    async def _check(self, takeover: Takeover, reader: TakeoverReader, partitions: list[int]) -> None:
+    async def _wait_for_earlier_owners(self, takeover: Takeover, reader: TakeoverReader, partitions: list[int]) -> None:
         """Wait until the former owners of partitions with a new producer id have stopped."""
         if await reader.had_owner(partitions):
             reason = "waiting until an earlier owner has stopped by its own clock"
             self._notes(self.state.event("old-owner"), reason=reason)
             await trio.sleep(self._host.lease_s)
-        takeover.checking.difference_update(partitions)
+        takeover.to_check.difference_update(partitions)
         for partition in takeover.partitions.intersection(partitions):
             self.journal.proceed(partition)
 
     async def _load_partitions(self, takeover: Takeover) -> None:
         for partition in list(takeover.replays):
             async with self._load_lock:
-                each = takeover.replays.pop(partition, None)  # after `pop`, the loaded values are in memory only once
-                if each is not None and partition in takeover.partitions:  # and not given up meanwhile
-                    await self._load_partition(takeover, partition, each)
+                replay = takeover.replays.pop(partition, None)  # after `pop`, the loaded values are in memory only once
+                if replay is not None and partition in takeover.partitions:  # and not given up meanwhile
+                    await self._load_partition(takeover, partition, replay)
 
-    async def _load_partition(self, takeover: Takeover, partition: int, each: Replay) -> None:
-        self.guard.log_starts[partition] = each.start
-        if each.ignored:
-            self._notes(self.state.event("ignored"), partition=partition, batches=each.ignored)
+    async def _load_partition(self, takeover: Takeover, partition: int, replay: Replay) -> None:
+        self.guard.log_starts[partition] = replay.start
+        if replay.ignored:
+            self._notes(self.state.event("ignored"), partition=partition, batches=replay.ignored)
         try:
-            await self.held.load(each.values.items())
+            await self.held.load(replay.values.items())
         except RemoteProtocolError as error:
             self._refuse(takeover, partition, error)
-        if partition in takeover.partitions and (superfluous := each.superfluous()):
+        if partition in takeover.partitions and (superfluous := replay.superfluous()):
             self.journal.forget_keys(partition, superfluous)
 
     def _refuse(self, takeover: Takeover, partition: int, error: RemoteProtocolError) -> None:
@@ -393,19 +404,19 @@ class HostedState:
 
     # Events of the journal
 
-    def _taken_over(self, partition: int, outcome: TakenOver) -> None:
+    def _on_taken_over(self, partition: int, outcome: TakenOver) -> None:
         takeover = self._takeovers.get(partition)
         if takeover is not None:
-            takeover.outcomes.setdefault(partition, outcome)
-            takeover.note()
+            takeover.taken_over.setdefault(partition, outcome)
+            takeover.notify()
 
-    def _checking(self, partition: int) -> None:
+    def _on_new_producer_id(self, partition: int) -> None:
         takeover = self._takeovers.get(partition)
         if takeover is not None:
-            takeover.checking.add(partition)
-            takeover.note()
+            takeover.to_check.add(partition)
+            takeover.notify()
 
-    def _denied(self, partition: int, code: ErrorCode) -> None:
+    def _on_denied(self, partition: int, code: ErrorCode) -> None:
         """Report a missing right, to waiting clients too."""
         needed = (
             f"it needs WRITE on topic {self.state.topic} and on transactional ids {self.state.transactional_prefix}*"
@@ -414,7 +425,7 @@ class HostedState:
         self.report_trouble(error, [partition])
         self.gate.denied = self.trouble
 
-    def _lost(self, partition: int, code: ErrorCode) -> None:
+    def _on_lost(self, partition: int, code: ErrorCode) -> None:
         """Stop serving. -1: an internal error, all partitions are lost."""
         self._notes(self.state.event("lost"), partition=partition, reason=f"another proxy took over ({code.name})")
         self._host.on_lost(partition if partition >= 0 else None)
@@ -423,23 +434,23 @@ class HostedState:
 
     def _on_leaders(self, view: TopicLeaders) -> None:
         if view.leaders and view.topic_id == self._topic_id:
-            self._missed = 0
+            self._missing_lookups = 0
         elif view.leaders:
-            self._count_missing("the topic was deleted and made anew")
+            self._count_missing("the topic was deleted and created again")
         self.journal.leaders = dict(view.leaders)
         self._host.channels.addresses = dict(view.addresses)
 
-    def _no_leaders(self, error: ProxyError) -> None:
+    def _on_lookup_failed(self, error: ProxyError) -> None:
         if self._takeovers:
             self.report_trouble(error, self._takeovers.keys())
 
-    async def _after_refresh(self, topic: StateTopic) -> None:
+    async def _on_refreshed(self, topic: StateTopic) -> None:
         await self._topic.find_coordinators(topic)
         view = self._leaders.view
         if view.leaders and self._topic_id in (b"", view.topic_id):
             await self.guard.check(topic, view, self.served, self._leaders.source)
             self._topic.follow_sizes(topic)
 
-    def _hold_back(self) -> None:
+    def _on_unsafe(self) -> None:
         reason = f"{self.state.serves} are off: {self.guard.unsafe}"
         self.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, self.served)

@@ -22,7 +22,7 @@ PATIENCE_S = 3.0
 
 
 class LeaderWatch:
-    """`view` is the last result."""
+    """Repeated lookup of the leaders of one topic. `view`: the last result."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LeaderWatch:
             check_s: maximum seconds between two lookups, even if no caller requests one.
             on_leaders: called with the leaders of a topic that exists.
             on_missing: called when the topic does not exist.
-            on_trouble: called with the error of a look.
+            on_trouble: called with the error of a lookup.
             on_refreshed: called after each lookup, even a failed one.
         """
         self.view = TopicLeaders(partitions, {}, {})
@@ -68,12 +68,15 @@ class LeaderWatch:
         return ReplaySource(self._topic, self.view.leaders, self.view.addresses, self._settings, self.view.topic_id)
 
     def learn(self, view: TopicLeaders) -> None:
+        """Use the result of a lookup that another task has made."""
         self.view = view
 
     def check_soon(self) -> None:
+        """Request a lookup, PAUSE_S after the last one at the earliest."""
         self._requested.set()
 
     async def refresh(self) -> None:
+        """Request a lookup, and wait until it has ended, even if it failed."""
         refreshed = self._refreshed
         self._requested.set()
         await refreshed.wait()

@@ -17,7 +17,7 @@ from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
-PART_MAX = 5
+TOGETHER_MAX = 5
 """Maximum number of partitions without requests that are taken over together while clients use others."""
 
 
@@ -32,7 +32,7 @@ class OwnershipEvents:
     renewed: Callable[[], None] = lambda: None
     """Called when the lease was renewed."""
     refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
-    """Called when another proxy is the owner, or it is unknown."""
+    """Called with the reason, and an error if there is one, when this proxy may not own partitions now."""
 
 
 class Ownership(Protocol):
@@ -85,51 +85,57 @@ class Takeover:
     restores: bool = False
     """True if memory is written to the topic, instead of loaded."""
     has_clients: bool = False
-    """True if requests waited for a part of it, or other proxies serve clients. Then it proceeds in small parts."""
+    """True if requests waited for its partitions, or other proxies serve clients. Then few are taken over together."""
     is_urgent: bool = False
-    """True if it was divided from one that has checked the topic, because requests wait for its partitions."""
-    part: set[int] = field(default_factory=set)
+    """True if it was split off from one that has checked the topic, because requests wait for its partitions."""
+    current: set[int] = field(default_factory=set)
     """Partitions that are taken over now."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    outcomes: dict[int, TakenOver] = field(default_factory=dict)
-    checking: set[int] = field(default_factory=set)
+    taken_over: dict[int, TakenOver] = field(default_factory=dict)
+    """Position of the takeover record, by partition, once it is in the log."""
+    to_check: set[int] = field(default_factory=set)
+    """Partitions with a new producer id, whose earlier owner may still append (durable/README.md rule 16)."""
     replays: dict[int, Replay] = field(default_factory=dict)
+    """Logs that are read, by partition, until their values are loaded."""
     changed: trio.Event = field(default_factory=trio.Event)
+    """Set by `notify`. The takeover replaces it before it waits."""
 
-    def note(self) -> None:
+    def notify(self) -> None:
+        """Let the takeover continue: one of its fields has changed, or a request waits for a partition."""
         self.changed.set()
 
-    def next_part(self, requested: Collection[int]) -> list[int]:
+    def select_next(self, requested: Collection[int]) -> list[int]:
         """Choose what is taken over now: requested partitions, or else others. Return them in order."""
-        for progress in (self.outcomes, self.checking, self.replays):
+        for progress in (self.taken_over, self.to_check, self.replays):
             progress.clear()
         first = set() if self.restores else self.partitions.intersection(requested)
         self.has_clients |= bool(first)
-        self.part = first or set(islice(self.partitions, PART_MAX if self.has_clients else None))
-        return sorted(self.part)
+        self.current = first or set(islice(self.partitions, TOGETHER_MAX if self.has_clients else None))
+        return sorted(self.current)
 
     def may_wait(self, requested: Collection[int]) -> bool:
         """Return True if none of the partitions is requested, and clients use others."""
         return self.has_clients and not self.restores and self.partitions.isdisjoint(requested)
 
-    def divided(self, requested: Collection[int]) -> Takeover | None:
+    def split_off(self, requested: Collection[int]) -> Takeover | None:
         """Return a takeover of requested partitions that are not taken over now. None if there are none."""
-        waiting = self.partitions.intersection(requested) - self.part
-        if self.restores or not self.part or not waiting:
+        waiting = self.partitions.intersection(requested) - self.current
+        if self.restores or not self.current or not waiting:
             return None
         self.partitions -= waiting
         return Takeover(waiting, has_clients=True, is_urgent=True)
 
-    def let_go(self, partitions: Iterable[int]) -> None:
+    def remove(self, partitions: Iterable[int]) -> None:
+        """Remove partitions that this proxy no longer owns. Without any other, the takeover is cancelled."""
         self.partitions.difference_update(partitions)
-        self.part &= self.partitions
-        self.checking &= self.partitions
+        self.current &= self.partitions
+        self.to_check &= self.partitions
         for partition in partitions:
-            self.outcomes.pop(partition, None)
+            self.taken_over.pop(partition, None)
             self.replays.pop(partition, None)
         if not self.partitions:
             self.scope.cancel()
-        self.note()
+        self.notify()
 
 
 def lacks_identity(error: ProxyError | None) -> bool:

@@ -71,7 +71,7 @@ class Lease:
 
 
 class ProxyMember(NamedTuple):
-    """Metadata of a member."""
+    """Metadata of a member in its JoinGroup request."""
 
     address: str
     owned: tuple[int, ...] = ()
@@ -86,7 +86,7 @@ class ProxyMember(NamedTuple):
 
 
 class OwnerInTable(NamedTuple):
-    """Line of the table."""
+    """Line of the table of owners, about one member."""
 
     address: str
     partitions: tuple[int, ...]
@@ -117,12 +117,17 @@ def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
         for partition in members[member_id].owned:
             owners.setdefault(partition, member_id)
     everything = sorted(set(partitions))
-    held = {m: [p for p in everything if owners.get(p) == m] for m in order}
-    candidates = _candidates(members)
-    quota = dict.fromkeys(order, 0) | _quotas({m: held[m] for m in candidates}, len(everything))
+    held: dict[str, list[int]] = {member_id: [] for member_id in order}
+    for partition in everything:
+        if partition in owners:
+            held[owners[partition]].append(partition)
+    candidates = {member_id: held[member_id] for member_id in _candidates(members)}
+    quota = dict.fromkeys(order, 0) | _quotas(candidates, len(everything))
     shares = {member_id: owned[: quota[member_id]] for member_id, owned in held.items()}
-    for partition in (p for p in everything if p not in owners or owners[p] not in members):
-        neediest = max(order, key=lambda m: (quota[m] - len(shares[m]), m), default="")
+    for partition in everything:
+        if partition in owners:
+            continue
+        neediest = max(order, key=lambda each: (quota[each] - len(shares[each]), each), default="")
         if neediest and len(shares[neediest]) < quota[neediest]:
             shares[neediest].append(partition)
     return {
@@ -162,7 +167,7 @@ def encode_member(member: ProxyMember) -> bytes:
 
 
 def decode_member(data: bytes) -> ProxyMember:
-    """Raises RemoteProtocolError, also for an unknown version."""
+    """Decode the metadata of a member. Raises RemoteProtocolError, also for an unknown version."""
     message = numbered.decode(messages.ProxyMemberMetadata, data, VERSIONS)
     return ProxyMember(
         message.address,
@@ -190,7 +195,7 @@ def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:
 
 
 def decode_table(data: bytes) -> dict[str, OwnerInTable]:
-    """Raises RemoteProtocolError, also for an unknown version."""
+    """Decode the table of owners by member id. Raises RemoteProtocolError, also for an unknown version."""
     message = numbered.decode(messages.ProxyAssignment, data, VERSIONS)
     return {
         owner.member_id: OwnerInTable(owner.address, tuple(owner.partitions), owner.instance, owner.peer)

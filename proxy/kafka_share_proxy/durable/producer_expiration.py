@@ -16,9 +16,10 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 PRODUCER, TRANSACTIONAL = "producer.id.expiration.ms", "transactional.id.expiration.ms"
-SHARE = 0.25
+PERIOD_SHARE = 0.25
 """Fraction of the expiration time. Leaves room for a few failed attempts."""
 RESPONSE_S = 5.0
+"""Maximum seconds to wait for the response."""
 
 
 class Periods(NamedTuple):
@@ -50,5 +51,5 @@ def periods_from(response: messages.DescribeConfigsResponse) -> Periods:
         for entry in (result.configs or ()) if result.error_code == ErrorCode.NONE else ():
             text = entry.value or ""
             if text.isascii() and text.isdigit() and int(text):
-                values[entry.name] = SHARE * int(text) / 1000
+                values[entry.name] = PERIOD_SHARE * int(text) / 1000
     return Periods(values.get(PRODUCER, KEEP_ALIVE_S), min(values.get(TRANSACTIONAL, IDENTITY_S), IDENTITY_S))

@@ -73,13 +73,13 @@ class ReplaySource(NamedTuple):
 
 
 async def read(replays: Mapping[int, Replay], source: ReplaySource) -> None:
-    """Read on until all are done. Raises UpstreamLost, AuthenticationFailed, RemoteProtocolError."""
+    """Read each partition up to its `Replay.until`. Raises UpstreamLost, AuthenticationFailed, RemoteProtocolError."""
     await _from_leaders(replays, source, _read_to_end)
 
 
 async def read_ahead(replays: Mapping[int, Replay], source: ReplaySource) -> None:
     """Read what the logs have now. Raises as `read`."""
-    await _from_leaders(replays, source, _read_what_is_there)
+    await _from_leaders(replays, source, _read_available)
 
 
 async def _from_leaders(replays: Mapping[int, Replay], source: ReplaySource, read_from: _ReadFrom) -> None:
@@ -94,7 +94,7 @@ async def _from_leaders(replays: Mapping[int, Replay], source: ReplaySource, rea
 
 
 async def ends(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
-    """Raises UpstreamLost."""
+    """Return the end offset of each log. Raises UpstreamLost."""
     return await _bounds(partitions, source, LATEST)
 
 
@@ -110,7 +110,7 @@ async def had_owner(partitions: Collection[int], source: ReplaySource, replay_un
 
 
 async def starts(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
-    """Raises UpstreamLost."""
+    """Return the first offset of each log. Raises UpstreamLost."""
     return await _bounds(partitions, source, EARLIEST)
 
 
@@ -137,15 +137,15 @@ async def _read_to_end(opened: ClusterConnection, source: ReplaySource, replays:
     pace = Pace()
     while remaining := {partition: replay for partition, replay in replays.items() if not replay.done}:
         for entry in await _next_entries(opened, source, remaining, FETCH_WAIT_MS):
-            await take(remaining[entry.partition_index], entry.records, pace)
+            await read_batches(remaining[entry.partition_index], entry.records, pace)
 
 
-async def _read_what_is_there(opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay]) -> None:
+async def _read_available(opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay]) -> None:
     pace, remaining = Pace(), dict(replays)
     while remaining:
         for entry in await _next_entries(opened, source, remaining, wait_ms=0):
             replay = remaining[entry.partition_index]
-            await take(replay, entry.records, pace)
+            await read_batches(replay, entry.records, pace)
             if not entry.records or replay.next_offset >= entry.high_watermark:
                 del remaining[entry.partition_index]
 
@@ -168,7 +168,7 @@ async def _next_entries(
             replays[partition].next_offset = max(replays[partition].next_offset, offset)
         entries = [each for each in entries if each.partition_index not in unknown_starts]
     for each in entries:
-        check(source.topic, each.partition_index, each.error_code)
+        require_no_error(source.topic, each.partition_index, each.error_code)
         if each.partition_index in unknown:
             replays[each.partition_index].start = each.log_start_offset
     return entries
@@ -183,13 +183,14 @@ class Pace:
         self._until = trio.current_time() + SLICE_S
 
     async def step(self) -> None:
+        """Let other tasks run if the slice is used up."""
         if trio.current_time() >= self._until:
             await trio.lowlevel.checkpoint()
             self._until = trio.current_time() + SLICE_S
 
 
-async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
-    """Raises RemoteProtocolError."""
+async def read_batches(replay: Replay, data: Buffer | None, pace: Pace) -> None:
+    """Read the record batches of a response. Raises RemoteProtocolError if one of them cannot be read."""
     data, position = data or b"", 0
     while True:
         while (after := replay.read_plain(data, position)) > position:
@@ -267,11 +268,12 @@ async def offsets(opened: ClusterConnection, topic: str, partitions: Iterable[in
     """Return the EARLIEST or LATEST offsets. Raises UpstreamLost, also if the broker is not the leader."""
     bounds = {}
     for entry in await topic_log.request_offsets(opened, topic, partitions, timestamp):
-        check(topic, entry.partition_index, entry.error_code)
+        require_no_error(topic, entry.partition_index, entry.error_code)
         bounds[entry.partition_index] = entry.offset
     return bounds
 
 
-def check(topic: str, partition: int, code: int) -> None:
+def require_no_error(topic: str, partition: int, code: int) -> None:
+    """Raise UpstreamLost for any error code: the leader may have changed, and is looked up again."""
     if code != ErrorCode.NONE:
         raise UpstreamLost(f"partition {partition} of {topic}: {error_name(code)}")

@@ -10,8 +10,8 @@ from kafka_share_proxy.durable.described_state import HeldState
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.loop.trio_waiting import until_settled
 
-RECORDS, BYTES = 100, 64 << 10
-"""Records of an append, and bytes from which on none is added."""
+RECORDS_MAX, BYTES_MIN = 100, 64 << 10
+"""Maximum number of records in an append, and size of the values in bytes from which on no record is added."""
 
 
 async def write(journal: TopicJournal[Any], held: HeldState, partitions: Collection[int]) -> None:
@@ -28,7 +28,7 @@ async def write(journal: TopicJournal[Any], held: HeldState, partitions: Collect
             continue
         waiting.setdefault(partition, []).append((key, value))
         sizes[partition] += len(value)
-        if len(waiting[partition]) >= RECORDS or sizes[partition] >= BYTES:
+        if len(waiting[partition]) >= RECORDS_MAX or sizes[partition] >= BYTES_MIN:
             sizes[partition] = 0
             await _append(journal, partition, waiting.pop(partition))
     for partition, records in waiting.items():

@@ -224,7 +224,7 @@ class StateHome:
                 if hosted.state.is_of_share_groups:
                     hosted.gate.requested |= added & set(map(hosted.gate.partition_of, self._announced_groups))
                 hosted.begin(added, nursery, has_clients=self._owner.has_others)
-            if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
+            if is_sharing and hosted.partitions_of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
         if not self._is_retiring:
             self._active_numbers |= added
@@ -273,7 +273,7 @@ class StateHome:
         lost = set(ALL) if self.links is None or partition is None else {partition}
         for hosted in self.states:
             reason = f"{hosted.state.name} was taken over by another proxy"
-            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, hosted.of(lost))
+            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, hosted.partitions_of(lost))
         self._lost |= lost
         self._check_soon()
 

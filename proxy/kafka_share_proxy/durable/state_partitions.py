@@ -1,4 +1,4 @@
-"""Partition of everything that is stored about a group of clients, the same in every state."""
+"""Partition in which a state stores a group, by the murmur2 hash of the group id (durable/README.md rules 1 and 30)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from functools import lru_cache
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.wire.records.key_hash import partition_for
 
-GROUPS_REMEMBERED = 10_000
-REMEMBERED_LENGTH_MAX = 256
+CACHED_MAX = 10_000
+"""Maximum number of group ids whose partition is cached."""
+CACHED_LENGTH_MAX = 256
 """Maximum length of a cached group id."""
 
 
 def state_partition(group_id: str) -> int:
-    """Return the partition, which is also the number of the owner."""
-    return _short(group_id) if len(group_id) <= REMEMBERED_LENGTH_MAX else _state_partition(group_id)
+    """Return the partition, which is the same in the topic of every state."""
+    return _cached(group_id) if len(group_id) <= CACHED_LENGTH_MAX else _state_partition(group_id)
 
 
 def _state_partition(group_id: str) -> int:
     return partition_for(group_id.encode(), PARTITIONS)
 
 
-_short = lru_cache(maxsize=GROUPS_REMEMBERED)(_state_partition)
+_cached = lru_cache(maxsize=CACHED_MAX)(_state_partition)

@@ -56,9 +56,11 @@ _Replays = dict[int, Replay]
 
 @dataclass(slots=True, eq=False)
 class _Followed:
+    """Partition that is followed."""
+
     replay: Replay
     end: int = -1
-    """-1 if not known yet."""
+    """End of the log when the tail first saw it. -1 if not known yet."""
     high_watermark: int = 0
     current_at: float = -inf
     """Latest time at which no further record is known to have existed."""
@@ -85,9 +87,9 @@ class Tail:
     ) -> None:
         """`unwanted`: prefix of keys that the follower ignores. Batches with only such keys are not decoded.
 
-        `is_owned` returns True if this proxy itself owns a partition now. `on_read` is called after each look and each
-        response: partitions may be loaded now, or no longer loaded. `on_trouble` is called each time the lookup of the
-        topic fails.
+        `is_owned` returns True if this proxy itself owns a partition now. `on_read` is called after each lookup and
+        each response: partitions may be loaded now, or no longer loaded. `on_trouble` is called each time the lookup of
+        the topic fails.
         """
         self.unreadable: dict[int, str] = {}
         """Partitions that are no longer read -> reason."""
@@ -95,7 +97,6 @@ class Tail:
         """Seconds from the owner's append of the newest record to here, by the wall clocks of two machines."""
         self.is_owned = is_owned
         self._on_read = on_read
-        self._on_trouble = on_trouble
         self._state = state
         self._follower = follower
         self._access = access
@@ -116,8 +117,8 @@ class Tail:
             access.settings,
             access.notes,
             on_leaders=self._on_leaders,
-            on_missing=self._missing,
-            on_trouble=self._not_seen,
+            on_missing=self._on_missing,
+            on_trouble=on_trouble,
         )
         failed, works = state.event("not-followed"), state.event("followed")
         self._trouble = LastingTrouble(access.notes, failed, works, patience_s=PATIENCE_S)
@@ -133,6 +134,7 @@ class Tail:
 
     @property
     def behind(self) -> int:
+        """Number of records, over all partitions, that are in the log and not read yet."""
         return sum(max(0, each.high_watermark - each.replay.next_offset) for each in self._followed.values())
 
     @property
@@ -145,6 +147,7 @@ class Tail:
         return trio.current_time() - min(each.current_at for each in self._followed.values())
 
     async def loaded(self) -> None:
+        """Wait until all partitions are loaded."""
         while not self.is_all_loaded:
             await self._changed.wait()
 
@@ -165,15 +168,12 @@ class Tail:
 
     # The topic
 
-    def _missing(self) -> None:
+    def _on_missing(self) -> None:
         if self._followed:
             self._forget(self._followed.keys())
             self._topic_id = b""
         self._is_missing = True
         self._notify()
-
-    def _not_seen(self, error: ProxyError) -> None:
-        self._on_trouble(error)
 
     def _on_leaders(self, view: TopicLeaders) -> None:
         if not view.leaders:
@@ -231,7 +231,7 @@ class Tail:
             starts = await replay.offsets(opened, topic, partitions, topic_log.EARLIEST)
             ends = await replay.offsets(opened, topic, partitions, topic_log.LATEST)
             for partition in partitions:
-                self._begin(self._followed[partition], starts[partition], ends[partition])
+                self._set_bounds(self._followed[partition], starts[partition], ends[partition])
             replays, positions = self._selected(partitions)
             in_flight: InFlight | None = None
             while replays:
@@ -241,7 +241,7 @@ class Tail:
                 entries = await replay.fetch(opened, source, positions, FETCH_WAIT_MS, session, in_flight=in_flight)
                 pace = replay.Pace()
                 for entry in entries:
-                    await self._take(entry, pace)
+                    await self._apply_entry(entry, pace)
                 pause_s, in_flight = self._after_response(replays, sent), None
                 if pause_s and self.is_all_loaded:
                     await trio.sleep(pause_s)
@@ -269,9 +269,9 @@ class Tail:
         return None if repeated is None else await repeated.run(pause_s=0)
 
     def _after_response(self, replays: _Replays, sent: float) -> float:
-        """Note how current they are. Return the delay in seconds before the next Fetch, if all is loaded."""
+        """Note how current the replays are. Return the delay in seconds before the next Fetch, if all is loaded."""
         waited = trio.current_time() - sent >= FETCH_WAIT_S
-        self._are_current(replays, sent + FETCH_WAIT_S if waited else sent)
+        self._set_current(replays, sent + FETCH_WAIT_S if waited else sent)
         self._trouble.ended()
         if waited:
             return 0.0
@@ -282,29 +282,29 @@ class Tail:
         replays = {p: self._followed[p].replay for p in partitions if p not in self.unreadable}
         return replays, replay.positions(replays)
 
-    def _begin(self, followed: _Followed, start: int, end: int) -> None:
+    def _set_bounds(self, followed: _Followed, start: int, end: int) -> None:
         followed.replay.next_offset = max(followed.replay.next_offset, start)
         if followed.end < 0:
             followed.end = end
 
-    def _are_current(self, partitions: Iterable[int], at: float) -> None:
+    def _set_current(self, partitions: Iterable[int], at: float) -> None:
         """Note partitions that are read to their ends, `at` the earliest time when the broker may have responded."""
         for partition in partitions:
             followed = self._followed[partition]
             if followed.replay.next_offset >= followed.high_watermark:
                 followed.current_at = at
 
-    async def _take(self, entry: messages.FetchResponse.PartitionData, pace: replay.Pace) -> None:
-        """Raises UpstreamLost."""
+    async def _apply_entry(self, entry: messages.FetchResponse.PartitionData, pace: replay.Pace) -> None:
+        """Apply the records of one partition. Raises UpstreamLost for an error code."""
         partition = entry.partition_index
         followed = self._followed[partition]
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._forget([partition])
             self._followed[partition] = self._from_the_start()
-        replay.check(self._state.topic, partition, entry.error_code)
+        replay.require_no_error(self._state.topic, partition, entry.error_code)
         before, followed.high_watermark = followed.replay.next_offset, entry.high_watermark
         try:
-            await replay.take(followed.replay, entry.records, pace)
+            await replay.read_batches(followed.replay, entry.records, pace)
         except RemoteProtocolError as error:
             self.unreadable[partition] = str(error)
             self._selections += 1

@@ -62,7 +62,7 @@ class TakeoverReader:
 
     async def read_ahead(self) -> None:
         """Read what the logs of the present part have now. `read` repeats it if it fails."""
-        replays = self._takeover.replays = {p: self._state.replay(ENDLESS) for p in self._takeover.part}
+        replays = self._takeover.replays = {p: self._state.replay(ENDLESS) for p in self._takeover.current}
         try:
             await self._unless_moved(lambda: replay.read_ahead(replays, self._source))
         except ProxyError:
@@ -71,7 +71,7 @@ class TakeoverReader:
     async def read(self) -> None:
         """Read up to the takeover records, until it succeeds. An unreadable partition is left out."""
         takeover = self._takeover
-        takeover.replays = {p: takeover.replays[p].ending(outcome.offset) for p, outcome in takeover.outcomes.items()}
+        takeover.replays = {p: takeover.replays[p].ending(outcome.offset) for p, outcome in takeover.taken_over.items()}
         await self._until_done(self._read)
 
     async def had_owner(self, partitions: Collection[int]) -> bool:

@@ -49,14 +49,14 @@ class TopicGuard:
             topic: name of the topic.
             notes: receiver of log events.
             clock: time in seconds.
-            on_unsafe: called at each look while the settings are unsafe.
+            on_unsafe: called after each lookup while the settings are unsafe.
             on_corrected: called when the settings are corrected and no partition has lost records.
             on_deleted: called when the settings are corrected and brokers have deleted records.
         """
         self.topic = topic
         self.unsafe = ""
         self.settings: TopicSettings | None = None
-        """None before the first look."""
+        """None before the first lookup."""
         self.risks: dict[str, str] = {}
         self.log_starts: dict[int, int] = {}
         """First offset of each log when it was loaded."""
@@ -76,7 +76,7 @@ class TopicGuard:
 
     @property
     def is_safe_now(self) -> bool:
-        """True if the last look, which is repeated every CHECK_S, took place in time and found no unsafe setting."""
+        """True if the last lookup, which is repeated every CHECK_S, took place in time and found no unsafe setting."""
         return not self.unsafe and self._clock() - self._judged_at < 2 * CHECK_S
 
     def judge(self, settings: TopicSettings) -> None:
@@ -106,7 +106,7 @@ class TopicGuard:
                 trouble.ended()
 
     async def require_safe(self, topic: WatchedTopic, view: TopicLeaders) -> TopicSettings:
-        """Raises TopicUnsafe, UpstreamLost, AuthenticationFailed."""
+        """Look up the settings, and return them. Raises TopicUnsafe, UpstreamLost, AuthenticationFailed."""
         settings = await topic.settings(view)
         self.judge(settings)
         if self.unsafe:
@@ -125,15 +125,19 @@ class TopicGuard:
         elif self.unsafe:
             self.hold_back()
         elif self._is_to_resume:
-            starts = await replay.starts(served, source)
-            deleted = [each for each in served if starts.get(each, 0) > self.log_starts.get(each, 0)]
-            self._is_to_resume = False
-            self.log_starts.update(starts)
-            if deleted:
-                self._on_deleted(f"brokers have deleted records of {len(deleted)} partitions of topic {self.topic}")
-            else:
-                self._on_corrected()
+            await self._resume(served, source)
+
+    async def _resume(self, served: Collection[int], source: ReplaySource) -> None:
+        starts = await replay.starts(served, source)
+        deleted = [each for each in served if starts.get(each, 0) > self.log_starts.get(each, 0)]
+        self._is_to_resume = False
+        self.log_starts.update(starts)
+        if deleted:
+            self._on_deleted(f"brokers have deleted records of {len(deleted)} partitions of topic {self.topic}")
+        else:
+            self._on_corrected()
 
     def hold_back(self) -> None:
+        """Stop service until the settings are corrected."""
         self._is_to_resume = True
         self._on_unsafe()

@@ -30,6 +30,7 @@ class UnderWay:
     def __init__(self, purposes: Mapping[RequestType, str]) -> None:
         """`purposes`: name of the channel to a broker, by type of request."""
         self.appends: dict[int, Collection[int]] = {}
+        """Partitions with a Produce in flight, by node id of their leader."""
         self.identifies: dict[int, int] = {}
         """Node id of the coordinator, by partition with an InitProducerId in flight."""
         self._purposes = purposes
@@ -39,14 +40,14 @@ class UnderWay:
         for partition in partitions:
             self.identifies.pop(partition, None)
 
-    def check(self, links: BrokerChannels, leaders: Mapping[int, int], coordinators: dict[int, int]) -> bool:
+    def check(self, channels: BrokerChannels, leaders: Mapping[int, int], coordinators: dict[int, int]) -> bool:
         """Give up requests to replaced brokers. Return True if any broker is late."""
-        late = [self._is_late(links, *each, Append, leaders) for each in list(self.appends.items())]
+        late = [self._is_late(channels, *each, Append, leaders) for each in list(self.appends.items())]
         identifying: dict[int, set[int]] = {}
         for partition, node_id in self.identifies.items():
             identifying.setdefault(node_id, set()).add(partition)
         for node_id, partitions in identifying.items():
-            late.append(self._is_late(links, node_id, partitions, Identify, coordinators))
+            late.append(self._is_late(channels, node_id, partitions, Identify, coordinators))
             if late[-1]:
                 for partition in partitions:
                     forget(coordinators, partition, node_id)
@@ -54,17 +55,17 @@ class UnderWay:
 
     def _is_late(
         self,
-        links: BrokerChannels,
+        channels: BrokerChannels,
         node_id: int,
         partitions: Collection[int],
         request_type: RequestType,
         where: Mapping[int, int],
     ) -> bool:
         purpose = self._purposes[request_type]
-        if not links.is_late(node_id, purpose):
+        if not channels.is_late(node_id, purpose):
             return False
         if any(where.get(partition, node_id) != node_id for partition in partitions):
-            links.give_up(node_id, purpose, REPLACED)
+            channels.give_up(node_id, purpose, REPLACED)
         return True
 
 

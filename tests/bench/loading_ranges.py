@@ -50,7 +50,7 @@ def replayed(batches: list[tuple[int, bytes]]) -> dict[int, Replay]:
     replays: dict[int, Replay] = {}
     for partition, data in batches:
         if partition not in replays:
-            replays[partition] = Replay(INDIVIDUAL_COMMITS.reign_of, ENDLESS)
+            replays[partition] = Replay(INDIVIDUAL_COMMITS.owner_epoch_of, ENDLESS)
             take(replays[partition], first)
         take(replays[partition], data)
     return replays

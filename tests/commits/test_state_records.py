@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.commits import state_records
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangePartition, RangeValue
-from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.durable.partition_log import OwnerEpoch
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
@@ -25,7 +25,7 @@ def test_key_there_and_back(key):
     stored = state_records.encode_key(key)
     assert state_records.decode_key(stored) == key
     assert state_records.is_range_key(stored) == isinstance(key, RangeKey)
-    assert INDIVIDUAL_COMMITS.reign_of(stored) is None
+    assert INDIVIDUAL_COMMITS.owner_epoch_of(stored) is None
     assert INDIVIDUAL_COMMITS.partition_of(key) == state_partition(key.group_id)
 
 
@@ -98,10 +98,10 @@ def test_long_names_are_not_remembered():
     assert [cache.cache_info().currsize for cache in remembered] == before
 
 
-def test_takeover_names_its_reign():
+def test_takeover_record_contains_its_owner_epoch():
     record = INDIVIDUAL_COMMITS.takeover("proxy:9092", 1234, 7, 3)
     assert record.key == b"\0\2" + (7).to_bytes(8, "big") + b"\0\3"
-    assert INDIVIDUAL_COMMITS.reign_of(record.key) == Reign(7, 3)
+    assert INDIVIDUAL_COMMITS.owner_epoch_of(record.key) == OwnerEpoch(7, 3)
     with pytest.raises(RemoteProtocolError):
         state_records.decode_key(record.key)
 
@@ -110,7 +110,7 @@ def test_takeover_names_its_reign():
 def test_unknown_record_types_are_refused(key):
     """A newer proxy wrote what this one would lose."""
     with pytest.raises(RemoteProtocolError):
-        INDIVIDUAL_COMMITS.reign_of(key)
+        INDIVIDUAL_COMMITS.owner_epoch_of(key)
     with pytest.raises(RemoteProtocolError):
         state_records.decode_key(key)
 

@@ -6,32 +6,32 @@ from dataclasses import replace
 
 import pytest
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
-from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.durable.partition_log import OwnerEpoch
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 from tests.support.small_state import KEEP_ALIVE, TAKEOVER, TEST_STATE, TEXT, encode_key
 
 
-def test_takeover_names_its_reign() -> None:
+def test_takeover_record_contains_its_owner_epoch() -> None:
     record = TEST_STATE.takeover("proxy:9092", 1234, 7, 3)
     assert record.key == TAKEOVER.to_bytes(2, "big") + (7).to_bytes(8, "big") + b"\0\3"
     assert record.timestamp == 1234
-    assert TEST_STATE.reign_of(record.key) == Reign(7, 3)
+    assert TEST_STATE.owner_epoch_of(record.key) == OwnerEpoch(7, 3)
 
 
-def test_other_records_begin_no_reign() -> None:
+def test_other_records_begin_no_owner_epoch() -> None:
     keep_alive = TEST_STATE.keep_alive()
     assert (keep_alive.key, keep_alive.value) == (KEEP_ALIVE.to_bytes(2, "big"), None)
     assert TEST_STATE.is_keep_alive(keep_alive.key or b"")
     assert not TEST_STATE.is_keep_alive(encode_key("a"))
-    assert TEST_STATE.reign_of(keep_alive.key or b"") is None
-    assert TEST_STATE.reign_of(encode_key("a")) is None
+    assert TEST_STATE.owner_epoch_of(keep_alive.key or b"") is None
+    assert TEST_STATE.owner_epoch_of(encode_key("a")) is None
 
 
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\3", b"\xff\xff", b"\0\7abc"])
 def test_unknown_record_types_are_refused(key: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="is not known here"):
-        TEST_STATE.reign_of(key)
+        TEST_STATE.owner_epoch_of(key)
 
 
 @pytest.mark.parametrize(

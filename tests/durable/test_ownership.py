@@ -12,7 +12,7 @@ from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 async def test_partitions_no_longer_needed_are_not_waited_for():
     takeover = Takeover({1, 2, 3})
     takeover.taken_over = {1: TakenOver(5, 7, 1), 2: TakenOver(6, 7, 1)}
-    takeover.replays = {1: Replay(SHARE_STATE.reign_of, 5)}
+    takeover.replays = {1: Replay(SHARE_STATE.owner_epoch_of, 5)}
     takeover.to_check = {3}
     takeover.remove([1, 3])
     assert takeover.partitions == {2}

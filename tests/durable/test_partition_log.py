@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.durable.partition_log import ENDLESS, TAKEOVERS_KEPT, Reign, Replay
+from kafka_share_proxy.durable.partition_log import ENDLESS, TAKEOVERS_KEPT, OwnerEpoch, Replay
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records.records import Record, build_batch, decode_records, iter_batches
 
 
-def reign_of(key):
+def owner_epoch_of(key):
     if not key.startswith(b"T"):
         return None
     pid, epoch = key[1:].split(b"/")
-    return Reign(int(pid), int(epoch))
+    return OwnerEpoch(int(pid), int(epoch))
 
 
 def takeover(pid, epoch):
@@ -29,7 +29,7 @@ def replay(*batches, until=None, start=0) -> Replay:
     for pid, epoch, records in batches:
         data += build_batch(offset, records, producer_id=pid, producer_epoch=epoch, base_sequence=0)
         offset += len(records)
-    replayed = Replay(reign_of, offset - 1 if until is None else until)
+    replayed = Replay(owner_epoch_of, offset - 1 if until is None else until)
     for batch in iter_batches(data):
         replayed.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
     return replayed
@@ -56,7 +56,7 @@ def test_values_that_come_again_are_in_memory_once():
 def test_next_owner_continues():
     replayed = replay(takeover(7, 0), put(7, 0, a="1", b="1"), takeover(7, 1), put(7, 1, a="2"))
     assert state(replayed) == {"a": "2", "b": "1"}
-    assert replayed.reign == Reign(7, 1)
+    assert replayed.owner_epoch == OwnerEpoch(7, 1)
     assert replayed.ignored == 0
 
 
@@ -73,7 +73,7 @@ def test_late_owner_does_not_come_back_by_its_own_takeover_record():
     assert replayed.ignored == 2
 
 
-def test_new_producer_id_begins_a_reign():
+def test_takeover_with_a_new_producer_id_begins_an_owner_epoch():
     """After the transactional id expired the epoch starts at 0 again."""
     replayed = replay(takeover(7, 5), put(7, 5, a="1"), takeover(8, 0), put(8, 0, b="1"), put(7, 5, a="late"))
     assert state(replayed) == {"a": "1", "b": "1"}
@@ -98,7 +98,7 @@ def test_nothing_after_the_own_takeover_is_read():
 
 def test_compacted_log_with_holes():
     """Compaction leaves offsets out, and empty batches of the last producer."""
-    replayed = Replay(reign_of, 100)
+    replayed = Replay(owner_epoch_of, 100)
     batches = [
         build_batch(3, [Record(b"T7/0", b"o", offset=3)], producer_id=7, producer_epoch=0, base_sequence=0),
         build_batch(50, [Record(b"a", b"1", offset=57)], producer_id=7, producer_epoch=0, base_sequence=9),
@@ -112,17 +112,17 @@ def test_compacted_log_with_holes():
     assert replayed.done
 
 
-def test_takeovers_that_something_depends_on_stay():
-    """A value, and also a deletion that may have to hide an older value, keeps the record of its reign."""
-    reigns = [takeover(7, epoch) for epoch in range(TAKEOVERS_KEPT + 10)]
-    reigns.insert(6, put(7, 5, a="1"))
-    reigns.insert(4, put(7, 3, lost=None))
-    replayed = replay(*reigns)
+def test_takeover_records_with_dependent_batches_are_not_deleted():
+    """A value, or a deletion that may have to hide an older value, keeps the takeover record of its owner epoch."""
+    batches = [takeover(7, epoch) for epoch in range(TAKEOVERS_KEPT + 10)]
+    batches.insert(6, put(7, 5, a="1"))
+    batches.insert(4, put(7, 3, lost=None))
+    replayed = replay(*batches)
     superfluous = replayed.superfluous()
     assert len(superfluous) == TAKEOVERS_KEPT + 10 - 3
     assert not {b"T7/3", b"T7/5", b"T7/%d" % (TAKEOVERS_KEPT + 9)} & set(superfluous)
     last = TAKEOVERS_KEPT + 9
-    after = replay(*reigns, (7, last, [Record(key, None) for key in superfluous]))
+    after = replay(*batches, (7, last, [Record(key, None) for key in superfluous]))
     assert state(after) == {"a": "1"}
     assert after.superfluous() == []
 
@@ -144,7 +144,7 @@ def refuse(key):
 def test_follower_is_given_what_counts_in_place_of_values():
     """Values are in the order of the log, deletions included, takeovers and late owners omitted."""
     followed_records = []
-    replayed = Replay(reign_of, ENDLESS, sink=followed_records.append)
+    replayed = Replay(owner_epoch_of, ENDLESS, sink=followed_records.append)
     for epoch, records in (
         (1, [Record(b"T7/1", b"")]),
         (1, [Record(b"a", b"1"), Record(b"b", b"1")]),
@@ -181,7 +181,7 @@ def replay_with_markers(*batches) -> Replay:
             is_control=is_control,
         )
         offset += len(records)
-    replayed = Replay(reign_of, offset - 1)
+    replayed = Replay(owner_epoch_of, offset - 1)
     for batch in iter_batches(data):
         replayed.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
     return replayed

@@ -65,7 +65,7 @@ async def test_read_to_the_takeover_and_no_further(leader: Leader) -> None:
         leader.append(partition, group("g", 2), group("h", 1))
         until = leader.append(partition, takeover(2), epoch=2)
         leader.append(partition, group("g", 9), epoch=2)
-        replays[partition] = Replay(SHARE_STATE.reign_of, until)
+        replays[partition] = Replay(SHARE_STATE.owner_epoch_of, until)
     await replay.read(replays, leader.source({3: 1, 4: 1}))
     for each in replays.values():
         assert each.done
@@ -79,7 +79,7 @@ async def test_read_to_the_takeover_and_no_further(leader: Leader) -> None:
 async def test_a_log_from_offset_0_is_read_without_a_lookup_of_its_start(leader: Leader) -> None:
     leader.make("whole", 1)
     leader.write("whole", 0, [takeover(1), group("g", 1)], 7, 1)
-    replays = {0: Replay(SHARE_STATE.reign_of, 1)}
+    replays = {0: Replay(SHARE_STATE.owner_epoch_of, 1)}
     await replay.read(replays, leader.source({0: 1})._replace(topic="whole"))
     assert (replays[0].start, len(replays[0].values)) == (0, 1)
     assert ApiKey.LIST_OFFSETS not in leader.requested
@@ -89,7 +89,7 @@ async def test_a_log_that_is_read_alone_gets_all_bytes_of_a_response(leader: Lea
     until = leader.append(3, takeover(1))
     for number in range(2):
         until = leader.append(3, group("g", number))
-    await replay.read({3: Replay(SHARE_STATE.reign_of, until)}, leader.source({3: 1}))
+    await replay.read({3: Replay(SHARE_STATE.owner_epoch_of, until)}, leader.source({3: 1}))
     assert leader.requested.count(ApiKey.FETCH) == 2, "the first is before the start of the log"
 
 
@@ -102,7 +102,7 @@ async def test_moved_leader_and_unknown_leader_are_reported(leader: Leader) -> N
     leader.append(3, takeover(1))
     leader.refuse(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     leader.refuse(ApiKey.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    expected = {3: Replay(SHARE_STATE.reign_of, 5)}
+    expected = {3: Replay(SHARE_STATE.owner_epoch_of, 5)}
     with pytest.raises(UpstreamLost, match="NOT_LEADER"):
         await replay.read(expected, leader.source({3: 1}))
     with pytest.raises(UpstreamLost, match="no leader is known"):
@@ -113,7 +113,7 @@ async def test_record_of_a_newer_release_is_reported(leader: Leader) -> None:
     leader.append(3, takeover(1))
     until = leader.append(3, Record(b"\0\x09new", b"x"))
     with pytest.raises(RemoteProtocolError, match="type 9"):
-        await replay.read({3: Replay(SHARE_STATE.reign_of, until)}, leader.source({3: 1}))
+        await replay.read({3: Replay(SHARE_STATE.owner_epoch_of, until)}, leader.source({3: 1}))
 
 
 async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch:
         offset += len(batch)
     decode = records.decode_records
     monkeypatch.setattr(records, "decode_records", lambda batch: opened.append(len(batch)) or decode(batch))
-    followed = Replay(SHARE_STATE.reign_of, ENDLESS, sink=followed_records.append, unwanted=kinds[0])
+    followed = Replay(SHARE_STATE.owner_epoch_of, ENDLESS, sink=followed_records.append, unwanted=kinds[0])
     await replay.read_batches(followed, memoryview(data), replay.Pace())
     assert [record.key for record in followed_records if record.key != kinds[0]] == kinds[1:]
     assert len(opened) == (3 if records.KERNEL == "c" else 4)
@@ -180,7 +180,7 @@ async def test_plain_batches_give_what_decoded_ones_give(seed: int) -> None:
     cuts = sorted({0, len(data), *(chance.choice(batches).end for _ in range(2))})
     outcomes = []
     for plain in (b"", SHARE_STATE.plain_types):
-        each, error = Replay(SHARE_STATE.reign_of, until, plain=plain), ""
+        each, error = Replay(SHARE_STATE.owner_epoch_of, until, plain=plain), ""
         try:
             for begin, end in itertools.pairwise(cuts):
                 await replay.read_batches(each, memoryview(data)[begin:end], replay.Pace())

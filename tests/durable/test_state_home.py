@@ -176,7 +176,7 @@ async def test_one_takeover_covers_all_states(jumping: MockClock, cluster: State
     assert [len(cluster.topic(s.topic).partitions) for s in (SHARE_STATE, TEST_STATE)] == [50, 8]
     record = cluster.read(TEST_STATE.topic, 3)[0]
     writers = cluster.target.transactions.producers
-    assert TEST_STATE.reign_of(record.key or b"") == (writers["__proxy-test-3"].producer_id, 0)
+    assert TEST_STATE.owner_epoch_of(record.key or b"") == (writers["__proxy-test-3"].producer_id, 0)
     assert set(writers) == {
         *(f"__proxy-share-{n}" for n in range(50)),
         *(f"__proxy-test-{n}" for n in range(8)),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from kafka_share_proxy.durable import state_transactions
 from kafka_share_proxy.durable.interfaces import OutsideRecords
-from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.durable.partition_log import OwnerEpoch
 from kafka_share_proxy.durable.producer_requests import AppendInTransaction, Identify, Lost, Outcome, Refused, Stored
 from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX, StateProducer, WriterStage
 from kafka_share_proxy.durable.state_transactions import AddPartitions, End, Locate, Write
@@ -28,10 +28,10 @@ CUT = Fate(arrives=False, code=None)
 STEPS = ("add", "write", "store")
 
 
-def reign_of(key: bytes) -> Reign | None:
+def owner_epoch_of(key: bytes) -> OwnerEpoch | None:
     if not key.startswith(b"T"):
         return None
-    return Reign(*map(int, key[1:].split(b"/")))
+    return OwnerEpoch(*map(int, key[1:].split(b"/")))
 
 
 def new_producer() -> StateProducer:
@@ -93,7 +93,7 @@ class World:
         return self.outcomes.get(token, self.lost or OK)
 
     def stored(self) -> dict[bytes, bytes]:
-        return self.brokers.stored(reign_of)
+        return self.brokers.stored(owner_epoch_of)
 
     def letters(self, place: TopicPartition = DLQ) -> list[bytes]:
         return dict(self.brokers.outside()).get(place, [])

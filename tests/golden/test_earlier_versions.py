@@ -82,9 +82,9 @@ async def test_records_in_topics_are_loaded(release: Any) -> None:
     }
     coordinator, catalog, held = ShareCoordinator(BrokerShareLimits()), ViewCatalog(), HeldCommits()
     for state, loads in ((SHARE_STATE, HeldShareState(coordinator)), (INDIVIDUAL_COMMITS, held)):
-        reigns = [state.reign_of(key) for key, _ in records[state.topic]]
-        assert reigns.count(None) == len(reigns) - 1, "one takeover"
-        await loads.load([pair for pair in records[state.topic] if state.reign_of(pair[0]) is None])
+        owner_epochs = [state.owner_epoch_of(key) for key, _ in records[state.topic]]
+        assert owner_epochs.count(None) == len(owner_epochs) - 1, "one takeover"
+        await loads.load([pair for pair in records[state.topic] if state.owner_epoch_of(pair[0]) is None])
     for key, value in records[views.TOPIC]:
         views.take_in(catalog, key, value)
     assert coordinator.groups["g"].epoch == 5

@@ -183,7 +183,7 @@ class LogLane:
 
 
 def _replay() -> Replay:
-    return Replay(SHARE_STATE.reign_of, until=1 << 62)
+    return Replay(SHARE_STATE.owner_epoch_of, until=1 << 62)
 
 
 class LogJournal:

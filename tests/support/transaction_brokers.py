@@ -249,9 +249,9 @@ class Brokers:
 
     # Contents
 
-    def stored(self, reign_of: Callable[[bytes], Any]) -> dict[bytes, bytes]:
+    def stored(self, owner_epoch_of: Callable[[bytes], Any]) -> dict[bytes, bytes]:
         """Return the state that a takeover would read."""
-        replay, data = Replay(reign_of, ENDLESS), self.logs[STATE].data
+        replay, data = Replay(owner_epoch_of, ENDLESS), self.logs[STATE].data
         for batch in iter_batches(data):
             replay.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))  # type: ignore[misc]
         return {bytes(key): bytes(value) for key, value in replay.values.items()}

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kafka_share_proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
-from kafka_share_proxy.durable.partition_log import Reign, Replay
+from kafka_share_proxy.durable.partition_log import OwnerEpoch, Replay
 from kafka_share_proxy.loop.log_levels import ERROR, INFO, WARNING, EventLevels
 from kafka_share_proxy.wire.codec import numbered
 from kafka_share_proxy.wire.definitions import messages
@@ -124,8 +124,8 @@ class DescribedState(Generic[K]):
     def is_keep_alive(self, key: bytes) -> bool:
         return key[: numbered.NUMBER_BYTES] == self._keep_alive_prefix
 
-    def reign_of(self, key: bytes) -> Reign | None:
-        """Return the reign of a takeover record, or None for records of other types.
+    def owner_epoch_of(self, key: bytes) -> OwnerEpoch | None:
+        """Return the owner epoch of a takeover record, or None for records of other types.
 
         Raises:
             RemoteProtocolError: the record type is not listed.
@@ -135,11 +135,11 @@ class DescribedState(Generic[K]):
                 raise unknown_type(key)
             return None
         stored = numbered.decode_body(messages.TakeoverKey, key, _VERSION)
-        return Reign(stored.producer_id, stored.producer_epoch)
+        return OwnerEpoch(stored.producer_id, stored.producer_epoch)
 
     def replay(self, until: int) -> Replay:
         """Return the replay of one partition up to this offset, before anything was read."""
-        return Replay(self.reign_of, until, plain=self.plain_types)
+        return Replay(self.owner_epoch_of, until, plain=self.plain_types)
 
     @cached_property
     def plain_types(self) -> bytes:

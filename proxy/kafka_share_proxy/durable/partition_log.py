@@ -1,6 +1,6 @@
 """Contents of a state partition: its log, read from the start to the offset of this proxy's takeover record.
 
-The log is a sequence of reigns, each begun by a takeover record (durable/README.md rules 13 to 15). Batches of a
+The log is a sequence of owner epochs, each begun by a takeover record (durable/README.md rules 13 to 15). Batches of a
 transaction count from its commit marker on (durable/README.md rule 45).
 """
 
@@ -16,8 +16,8 @@ from kafka_share_proxy.wire.records import records as record_batches
 from kafka_share_proxy.wire.records.records import BatchHeader, Record
 
 
-class Reign(NamedTuple):
-    """Period of one owner, identified by its producer."""
+class OwnerEpoch(NamedTuple):
+    """Producer id and epoch of an owner, from its takeover record to that of the next."""
 
     producer_id: int
     producer_epoch: int
@@ -26,13 +26,13 @@ class Reign(NamedTuple):
 class _OpenBatch(NamedTuple):
     """Batch of a transaction without a marker so far."""
 
-    writer: Reign
+    writer: OwnerEpoch
     records: Sequence[Record]
     max_timestamp: int
 
 
 ENDLESS = (1 << 63) - 1
-UNKNOWN = -1
+UNKNOWN_START = -1
 COMMIT = (1).to_bytes(2, "big")
 """Type in the key of a commit marker, after its version (int16)."""
 RUN_BYTES = 256 << 10
@@ -45,12 +45,12 @@ TAKEOVERS_KEPT = 64
 class Replay:
     """State of one partition, as far as it was read."""
 
-    reign_of: Callable[[bytes], Reign | None]
-    """Function that returns the reign of a takeover record, None for other records. Raises for unreadable keys."""
+    owner_epoch_of: Callable[[bytes], OwnerEpoch | None]
+    """Return the owner epoch of a takeover record, None for other records. Raises for unreadable keys."""
     until: int
     """Offset of this proxy's takeover record. ENDLESS for followers, and before that record is stored."""
     next_offset: int = 0
-    start: int = UNKNOWN
+    start: int = UNKNOWN_START
     """First offset of the log."""
     values: dict[bytes, bytes] = field(default_factory=dict)
     ignored: int = 0
@@ -60,18 +60,19 @@ class Replay:
     unwanted: bytes = b""
     """Prefix of keys that the sink ignores."""
     plain: bytes = b""
-    """Types of keys, two bytes each, whose batches are read without a call of `reign_of`. Empty with a sink."""
+    """Types of keys, two bytes each, whose batches are read without a call of `owner_epoch_of`. Empty with a sink."""
     newest_ms: int = -1
     """Milliseconds since 1970 of the last batch that counted."""
-    reign: Reign | None = None
+    owner_epoch: OwnerEpoch | None = None
+    """Epoch of the last takeover record. None before the first."""
     _open: dict[int, list[_OpenBatch]] = field(default_factory=dict)
     """Batches of open transactions, by producer id."""
     _last_value: bytes = b""
     """Equal consecutive values share one object."""
-    _takeovers: dict[Reign, bytes] = field(default_factory=dict)
-    """Key of the takeover record, by reign in the order of the log."""
-    _reign_of_key: dict[bytes, Reign] = field(default_factory=dict)
-    """Reign of the last record of each key, deletions included."""
+    _takeovers: dict[OwnerEpoch, bytes] = field(default_factory=dict)
+    """Key of the takeover record, by owner epoch in the order of the log."""
+    _epoch_of_key: dict[bytes, OwnerEpoch] = field(default_factory=dict)
+    """Owner epoch of the last record of each key, deletions included."""
 
     @property
     def done(self) -> bool:
@@ -80,13 +81,13 @@ class Replay:
     def ending(self, until: int) -> Replay:
         """Return the replay that ends at `until`: this one, or one that has read nothing if this one has read more."""
         if self.next_offset > until + 1:
-            return Replay(self.reign_of, until, sink=self.sink, unwanted=self.unwanted, plain=self.plain)
+            return Replay(self.owner_epoch_of, until, sink=self.sink, unwanted=self.unwanted, plain=self.plain)
         self.until = until
         return self
 
     def read_plain(self, data: Buffer, position: int) -> int:
         """Read plain batches of the present owner, without an object for each. Return the position after them."""
-        if self.reign is None or not self.plain:
+        if self.owner_epoch is None or not self.plain:
             return position
         after, self.next_offset, newest_ms = record_batches.keep_last(
             data,
@@ -96,8 +97,8 @@ class Replay:
             self.until,
             self.plain,
             self.values,
-            self._reign_of_key,
-            self.reign,
+            self._epoch_of_key,
+            self.owner_epoch,
         )
         if newest_ms >= 0:
             self.newest_ms = newest_ms
@@ -118,8 +119,8 @@ class Replay:
         if batch.is_control:
             self._end_transaction(batch.producer_id, records)
             return
-        writer = Reign(batch.producer_id, batch.producer_epoch)
-        if writer != self.reign and not self._may_begin(writer):
+        writer = OwnerEpoch(batch.producer_id, batch.producer_epoch)
+        if writer != self.owner_epoch and not self._may_begin(writer):
             self.ignored += 1
             return
         if batch.is_transactional:
@@ -135,10 +136,10 @@ class Replay:
             for batch in batches:
                 self._count(*batch)
 
-    def _count(self, writer: Reign, records: Iterable[Record], max_timestamp: int) -> None:
+    def _count(self, writer: OwnerEpoch, records: Iterable[Record], max_timestamp: int) -> None:
         for record in records:
             self._apply(writer, record)
-        if writer != self.reign:
+        if writer != self.owner_epoch:
             self.ignored += 1
         elif max_timestamp >= 0:
             self.newest_ms = max_timestamp
@@ -147,36 +148,36 @@ class Replay:
         """Return the keys of takeover records on which nothing depends, if there are many."""
         if len(self._takeovers) <= TAKEOVERS_KEPT:
             return []
-        needed = Counter(self._reign_of_key.values())
-        return [key for reign, key in self._takeovers.items() if reign != self.reign and not needed[reign]]
+        needed = Counter(self._epoch_of_key.values())
+        return [key for epoch, key in self._takeovers.items() if epoch != self.owner_epoch and not needed[epoch]]
 
-    def _may_begin(self, writer: Reign) -> bool:
+    def _may_begin(self, writer: OwnerEpoch) -> bool:
         """Check the epoch, which only grows: a late takeover does not restore an earlier owner."""
         if writer.producer_id < 0:
             return False
         return writer not in self._takeovers and (
-            self.reign is None
-            or writer.producer_id != self.reign.producer_id
-            or writer.producer_epoch > self.reign.producer_epoch
+            self.owner_epoch is None
+            or writer.producer_id != self.owner_epoch.producer_id
+            or writer.producer_epoch > self.owner_epoch.producer_epoch
         )
 
-    def _apply(self, writer: Reign, record: Record) -> None:
+    def _apply(self, writer: OwnerEpoch, record: Record) -> None:
         key = record.key or b""
-        key_reign = self.reign_of(key)
-        if key_reign is not None:
-            if record.value is not None and key_reign == writer:
-                self.reign = writer
+        key_epoch = self.owner_epoch_of(key)
+        if key_epoch is not None:
+            if record.value is not None and key_epoch == writer:
+                self.owner_epoch = writer
                 self._takeovers.pop(writer, None)
                 self._takeovers[writer] = key
-            elif record.value is None and writer == self.reign:
-                self._takeovers.pop(key_reign, None)
+            elif record.value is None and writer == self.owner_epoch:
+                self._takeovers.pop(key_epoch, None)
             return
-        if writer != self.reign:
+        if writer != self.owner_epoch:
             return
         if self.sink is not None:
             self.sink(record)
             return
-        self._reign_of_key[key] = writer
+        self._epoch_of_key[key] = writer
         if record.value is None:
             self.values.pop(key, None)
         else:

@@ -22,7 +22,7 @@ from kafka_share_proxy.brokers.cluster_connection import (
 from kafka_share_proxy.brokers.idle_connections import IdleConnections
 from kafka_share_proxy.brokers.repeated_request import RepeatedRequest
 from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST
-from kafka_share_proxy.durable.partition_log import UNKNOWN, Replay
+from kafka_share_proxy.durable.partition_log import UNKNOWN_START, Replay
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.slices import SLICE_S
 from kafka_share_proxy.wire.codec.primitives import Buffer
@@ -106,7 +106,7 @@ async def had_owner(partitions: Collection[int], source: ReplaySource, replay_un
         await read(replays, source)
     except RemoteProtocolError:  # loading will show which partition
         return True
-    return any(each.reign is not None for each in replays.values())
+    return any(each.owner_epoch is not None for each in replays.values())
 
 
 async def starts(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
@@ -129,7 +129,7 @@ async def _read_led(node_id: int, source: ReplaySource, replays: dict[int, Repla
     except UpstreamLost:
         for replay in replays.values():
             if not replay.done:
-                replay.start = UNKNOWN  # the log may have lost its first records meanwhile
+                replay.start = UNKNOWN_START  # the log may have lost its first records meanwhile
         raise
 
 
@@ -160,7 +160,7 @@ async def _next_entries(
     """
     partition_bytes = max(PARTITION_BYTES, FETCH_BYTES // len(replays))
     entries = await fetch(opened, source, positions(replays), wait_ms, partition_bytes=partition_bytes)
-    unknown = {partition for partition, replay in replays.items() if replay.start == UNKNOWN}
+    unknown = {partition for partition, replay in replays.items() if replay.start == UNKNOWN_START}
     cut = [each.partition_index for each in entries if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE]
     if unknown_starts := sorted(unknown.intersection(cut)):
         for partition, offset in (await offsets(opened, source.topic, unknown_starts, EARLIEST)).items():

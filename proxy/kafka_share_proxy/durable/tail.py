@@ -187,7 +187,7 @@ class Tail:
                 self._followed[partition] = self._from_the_start()
 
     def _from_the_start(self) -> _Followed:
-        return _Followed(Replay(self._state.reign_of, ENDLESS, sink=self._apply, unwanted=self._unwanted))
+        return _Followed(Replay(self._state.owner_epoch_of, ENDLESS, sink=self._apply, unwanted=self._unwanted))
 
     def _forget(self, partitions: Iterable[int]) -> None:
         dropped = list(partitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import trio
-from kafka_share_proxy.durable.partition_log import Reign, Replay
+from kafka_share_proxy.durable.partition_log import OwnerEpoch, Replay
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
@@ -26,10 +26,10 @@ def new() -> tuple[ShareCoordinator, HeldShareState]:
 async def test_log_of_an_earlier_release_is_taken_over() -> None:
     """Byte for byte: groups, settings, share partitions; a deleted group stays deleted, a late owner is ignored."""
     data = b"".join(bytes.fromhex(line) for line in STORED.read_text().split())
-    replay = Replay(SHARE_STATE.reign_of, until=9)
+    replay = Replay(SHARE_STATE.owner_epoch_of, until=9)
     for batch in iter_batches(data):
         replay.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))  # type: ignore[misc]
-    assert (replay.done, replay.ignored, replay.reign) == (True, 1, Reign(7, 1))
+    assert (replay.done, replay.ignored, replay.owner_epoch) == (True, 1, OwnerEpoch(7, 1))
     coordinator, held = new()
     await held.load(replay.values.items())
     assert {name: group.epoch for name, group in coordinator.groups.items()} == {"orders": 5}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.durable.partition_log import OwnerEpoch
 from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
@@ -21,7 +21,7 @@ KEYS = [StateKey("partition", "gruppe-ü", ID, 3), StateKey("group", "g"), State
 def test_key_there_and_back(key):
     stored = state_records.encode_key(key)
     assert state_records.decode_key(stored) == key
-    assert SHARE_STATE.reign_of(stored) is None
+    assert SHARE_STATE.owner_epoch_of(stored) is None
 
 
 def test_bytes_are_those_that_were_chosen():
@@ -42,10 +42,10 @@ def test_state_partition_is_that_of_a_java_producer():
     }
 
 
-def test_takeover_names_its_reign():
+def test_takeover_record_contains_its_owner_epoch():
     record = SHARE_STATE.takeover("proxy:9092", 1234, 7, 3)
     assert record.key == b"\0\3" + (7).to_bytes(8, "big") + b"\0\3"
-    assert SHARE_STATE.reign_of(record.key) == Reign(7, 3)
+    assert SHARE_STATE.owner_epoch_of(record.key) == OwnerEpoch(7, 3)
     with pytest.raises(RemoteProtocolError):
         state_records.decode_key(record.key)
 
@@ -54,7 +54,7 @@ def test_takeover_names_its_reign():
 def test_unknown_record_types_are_refused(key):
     """A newer proxy wrote what this one would lose."""
     with pytest.raises(RemoteProtocolError):
-        SHARE_STATE.reign_of(key)
+        SHARE_STATE.owner_epoch_of(key)
 
 
 def test_coordinator_holds_what_was_stored():

@@ -251,7 +251,7 @@ def test_strangers_do_not_take_the_places_of_members() -> None:
         for link in list(b.links._accepted):
             link.close("cut")
         assert await until(lambda: a.links.owner(0) not in (None, first))
-        assert len(b.links._strangers) <= UNPROVEN_MAX
+        assert len(b.links._unproven) <= UNPROVEN_MAX
 
     play(test)
 
@@ -268,10 +268,10 @@ def test_members_beyond_their_limit_are_refused(monkeypatch: pytest.MonkeyPatch)
         await until(lambda: a.links.owner(0))
         b.sees(b)
         await until(lambda: "more than 1 links of the fleet" in str(b.notes))
-        assert (len(b.links._accepted), len(b.links._strangers)) == (1, 3)
+        assert (len(b.links._accepted), len(b.links._unproven)) == (1, 3)
         for stranger in strangers:
             await stranger.aclose()
-        await until(lambda: not len(b.links._strangers))
+        await until(lambda: not len(b.links._unproven))
 
     play(test)
 

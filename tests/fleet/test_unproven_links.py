@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from kafka_share_proxy.fleet import unproven_links
 from kafka_share_proxy.fleet.peer_link import PeerLink
-from kafka_share_proxy.fleet.unproven_links import Strangers
+from kafka_share_proxy.fleet.unproven_links import UnprovenLinks
 
 
 def links(count: int) -> list[PeerLink]:
@@ -20,8 +20,8 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unproven_links, "UNPROVEN_MAX", 4)
 
 
-def filled(*hosts: str) -> tuple[Strangers, list[PeerLink]]:
-    opened_links, waiting = links(len(hosts)), Strangers()
+def filled(*hosts: str) -> tuple[UnprovenLinks, list[PeerLink]]:
+    opened_links, waiting = links(len(hosts)), UnprovenLinks()
     for link, host in zip(opened_links, hosts, strict=True):
         waiting.add(link, host)
     return waiting, opened_links

@@ -31,7 +31,8 @@ class Prepared(NamedTuple):
 class EdgeOfLink(Protocol):
     """State of a feature at the edge for one link. Unused after the link has ended."""
 
-    def prepared(self, call: Call[Message]) -> Prepared: ...
+    def prepared(self, call: Call[Message]) -> Prepared:
+        """Return the request for the owner."""
 
     def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
         """Return the owner's response with the parts kept here, or None if these are no longer here."""
@@ -41,7 +42,8 @@ class EdgeOfLink(Protocol):
     ) -> bytes | memoryview | Promise[bytes]:
         """Return the response for the owner of a group, or a promise of it. Raises ProxyError."""
 
-    def forget(self, chunks: Iterable[int]) -> None: ...
+    def forget(self, chunks: Iterable[int]) -> None:
+        """Drop kept parts that the owner no longer refers to, by number."""
 
 
 class CarriedRequests(Protocol):
@@ -55,14 +57,16 @@ class CarriedRequests(Protocol):
     def handlers(self) -> Mapping[int, FramedHandler]:
         """Handlers at the owner, by API key. They return None if this proxy does not own the groups."""
 
-    def knows(self, group_id: str) -> bool: ...
+    def knows(self, group_id: str) -> bool:
+        """Return True if this proxy sends all requests for the group to its owner (fleet/README.md rule 14)."""
 
     def edge(self) -> EdgeOfLink: ...
 
     def link_ended(self, number: int) -> None:
         """Drop everything that was read over this link."""
 
-    def links_changed(self) -> None: ...
+    def links_changed(self) -> None:
+        """Called when the table of owners or a link has changed."""
 
 
 class HoldsGroups(Protocol):
@@ -72,7 +76,7 @@ class HoldsGroups(Protocol):
     def groups(self) -> AbstractSet[str]: ...
 
     def holdings(self) -> Holdings:
-        """Return the same, for lists of groups."""
+        """Return these groups for lists of groups."""
 
 
 class NothingKept:

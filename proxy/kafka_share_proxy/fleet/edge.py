@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.brokers.interfaces import Connection
@@ -26,6 +26,7 @@ RESPONDED, NOT_OWNER, FAILED = range(3)
 REQUESTS_MAX = 10_000
 """Maximum number of requests that wait for one owner. Further ones are refused."""
 
+T = TypeVar("T")
 Send = Callable[[Message], None]
 
 
@@ -59,7 +60,7 @@ class PeerEdge:
         self.groups: set[str] = set()
         """Share groups in the owner's last notifications."""
         self._on_groups = on_groups
-        self._take = take
+        self._move_client = take
         self.edges = edges
         self._timers = timers
         self._send = send
@@ -83,7 +84,7 @@ class PeerEdge:
         if self._lost or len(self._requests) >= REQUESTS_MAX:
             promise.fail(PeerLost(self._lost or "too many requests wait for the proxy that owns the group"))
             return promise
-        self._remember(call.connection)
+        self._note_connection(call.connection)
         number = next(self._numbers)
         edge = self.edges[feature]
         request, not_before = edge.prepared(call)
@@ -106,7 +107,7 @@ class PeerEdge:
         return promise
 
     def take_client(self, call: Call[Any]) -> Promise[None] | None:
-        return None if self._take is None or self._lost else self._take(call)
+        return None if self._move_client is None or self._lost else self._move_client(call)
 
     def give_up(self, response: Promise[bytes | None]) -> None:
         if response.done:
@@ -116,33 +117,28 @@ class PeerEdge:
             self._send(messages.PeerCancel(id=number))
 
     def holdings(self) -> Promise[Holdings]:
-        promise: Promise[Holdings] = Promise()
-        if self._lost:
-            promise.fail(PeerLost(self._lost))
-            return promise
-        number = next(self._numbers)
-        self._holdings_requests[number] = promise
-        self._send(messages.PeerHoldingsRequest(id=number))
-        return promise
+        return self._query(self._holdings_requests, lambda number: messages.PeerHoldingsRequest(id=number))
 
     def knows(self, feature: str, group_id: str) -> Promise[bool]:
-        promise: Promise[bool] = Promise()
-        if self._lost:
-            promise.fail(PeerLost(self._lost))
-            return promise
-        number = next(self._numbers)
-        self._group_queries[number] = promise
-        self._send(messages.PeerGroupKnownRequest(id=number, feature=feature, group_id=group_id))
-        return promise
+        return self._query(
+            self._group_queries,
+            lambda number: messages.PeerGroupKnownRequest(id=number, feature=feature, group_id=group_id),
+        )
 
     def command(self, feature: str, words: Sequence[str]) -> Promise[CommandResult]:
-        promise: Promise[CommandResult] = Promise()
+        return self._query(
+            self._commands, lambda number: messages.PeerCommand(id=number, feature=feature, words=list(words))
+        )
+
+    def _query(self, pending: dict[int, Promise[T]], message: Callable[[int], Message]) -> Promise[T]:
+        """Send a message with a new number, and return the promise of its response, which is kept in `pending`."""
+        promise: Promise[T] = Promise()
         if self._lost:
             promise.fail(PeerLost(self._lost))
             return promise
         number = next(self._numbers)
-        self._commands[number] = promise
-        self._send(messages.PeerCommand(id=number, feature=feature, words=list(words)))
+        pending[number] = promise
+        self._send(message(number))
         return promise
 
     def receive(self, message: Message) -> None:
@@ -153,25 +149,20 @@ class PeerEdge:
 
     def lost(self, reason: str) -> None:
         self._lost = reason or "the link to the proxy that owns the group ended"
-        requests, self._requests = self._requests, {}
-        holdings, self._holdings_requests = self._holdings_requests, {}
         for connection in self._connections.values():
             (_EDGES.of(connection) or {}).pop(self, None)
         self._connections.clear()
-        for request in requests.values():
-            request.promise.fail(PeerLost(self._lost))
-        queries, self._group_queries = self._group_queries, {}
-        for promise in holdings.values():
+        pending: list[Promise[Any]] = [request.promise for request in self._requests.values()]
+        for queries in (self._holdings_requests, self._group_queries, self._commands):
+            pending += queries.values()
+            queries.clear()
+        self._requests.clear()
+        for promise in pending:
             promise.fail(PeerLost(self._lost))
-        for response in queries.values():
-            response.fail(PeerLost(self._lost))
-        commands, self._commands = self._commands, {}
-        for result in commands.values():
-            result.fail(PeerLost(self._lost))
 
     # Connections
 
-    def _remember(self, connection: Connection) -> None:
+    def _note_connection(self, connection: Connection) -> None:
         if connection.id in self._connections:
             return
         self._connections[connection.id] = connection
@@ -247,7 +238,7 @@ class PeerEdge:
             reply.reason = str(error) or type(error).__name__
         except Exception as error:
             reply.reason = "a fault of the client's proxy"
-            self._fail(query.connection_id, error)
+            self._fail_requests_of(query.connection_id, error)
         self._send(reply)
 
     def _without_local_parts(self, query: messages.PeerQuery, response: Buffer) -> Buffer | Promise[bytes]:
@@ -259,7 +250,7 @@ class PeerEdge:
             response = body
         return response
 
-    def _fail(self, connection_id: int, error: Exception) -> None:
+    def _fail_requests_of(self, connection_id: int, error: Exception) -> None:
         """Fail the requests of one client. That ends its connection, not the link."""
         for number in [n for n, request in self._requests.items() if request.call.connection.id == connection_id]:
             self._requests.pop(number).promise.fail(error)

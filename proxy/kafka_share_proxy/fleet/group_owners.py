@@ -28,10 +28,11 @@ class HeldGroup(NamedTuple):
 
 
 class Holdings(NamedTuple):
-    """Groups of an owner."""
+    """Groups of an owner, for lists of groups."""
 
     groups: Sequence[HeldGroup]
     with_settings: Sequence[str]
+    """Ids of groups that have settings, with or without members."""
 
 
 class CommandResult(NamedTuple):
@@ -55,9 +56,11 @@ class Peer(Protocol):
     def take_client(self, call: Call[Any]) -> Promise[None] | None:
         """Move the client of a request there. None if it stays. The promise is settled only if it is refused there."""
 
-    def give_up(self, response: Promise[bytes | None]) -> None: ...
+    def give_up(self, response: Promise[bytes | None]) -> None:
+        """Cancel the request of this response, for which no client waits any longer."""
 
-    def holdings(self) -> Promise[Holdings]: ...
+    def holdings(self) -> Promise[Holdings]:
+        """Return the share groups that it owns. Fails with PeerLost."""
 
     def knows(self, feature: str, group_id: str) -> Promise[bool]:
         """True if it sends all requests about this group to the owner. Fails with PeerLost."""
@@ -71,13 +74,14 @@ class Fleet(Protocol):
 
     @property
     def groups(self) -> Mapping[str, None]:
-        """Return always the same dict."""
+        """Share groups of other proxies, by id. Always the same mapping, which follows their reports."""
 
     @property
     def members(self) -> Mapping[str, Peer | None]:
         """Other proxies by address. None: there is no link to it now."""
 
-    def owner(self, partition: int) -> Peer | None: ...
+    def owner(self, partition: int) -> Peer | None:
+        """Return the owner of a partition of state. None if it is unknown, or cannot be reached now."""
 
     def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
         """Return the owners of partitions, or None if one of them cannot be reached now."""

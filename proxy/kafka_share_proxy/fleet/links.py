@@ -20,9 +20,9 @@ from kafka_share_proxy.fleet.edge import PeerEdge
 from kafka_share_proxy.fleet.group_owners import Peer
 from kafka_share_proxy.fleet.moved_clients import Admit, MovedClients, path_of
 from kafka_share_proxy.fleet.owner import PeerOwner
-from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User, next_common
+from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, LinkUser, PeerLink, next_common
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
-from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, Strangers
+from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, UnprovenLinks
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
@@ -36,6 +36,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import Address
 
 DIAL_S = 2.0
+"""Maximum seconds for a TCP connection to another proxy."""
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 """Shortest and longest delay in seconds before a link is dialled again."""
 RETRY_LOCAL_MAX_S = 0.1
@@ -46,7 +47,7 @@ SEND_GROUPS_S = 0.5
 """Seconds between two notifications about groups."""
 RECENT_S = 5.0
 """Seconds for which a group counts as recent that no member reports: its new owner has not begun to load it yet."""
-FIRST_NUMBER = 1 << 40
+FIRST_CONNECTION_ID = 1 << 40
 """First id of remote connections, above every id of this process."""
 
 
@@ -113,14 +114,15 @@ class FleetLinks:
         """Address -> the link dialled to it."""
         self._dialling: dict[str, trio.CancelScope] = {}
         self._accepted: dict[PeerLink, PeerOwner] = {}
-        self._strangers = Strangers()
+        self._unproven = UnprovenLinks()
         self._handshakes: Handshakes | None = None
         if tls is not None:
             limits = HandshakeLimits(UNPROVEN_MAX, UNPROVEN_MAX, HANDSHAKE_S, "UNPROVEN_MAX", "UNPROVEN_MAX")
             self._handshakes = Handshakes(reactor, tls.dialled, limits, notes)
         self._listeners: tuple[Listener, ...] = ()
-        self._numbers = count(FIRST_NUMBER)
+        self._connection_ids = count(FIRST_CONNECTION_ID)
         self._groups: dict[str, None] = {}
+        """Groups that other members report, always the same dict."""
         self._ended: dict[str, float] = {}
         """Group -> time at which the last member ceased to report it."""
         self._last_reported: dict[str, set[str]] = {}
@@ -162,6 +164,7 @@ class FleetLinks:
 
     @property
     def linked(self) -> list[str]:
+        """Addresses of the members that this proxy has links to."""
         return sorted(self._edges)
 
     @property
@@ -171,22 +174,25 @@ class FleetLinks:
 
     @property
     def missing(self) -> list[str]:
+        """Addresses of the members without a link."""
         return sorted(self._table.peers - self._edges.keys())
 
     @property
     def requests_waiting(self) -> int:
+        """Number of requests that other proxies serve now."""
         return sum(edge.waiting for _, edge in self._edges.values())
 
     @property
     def far_clients(self) -> int:
+        """Number of clients of other proxies that are served here."""
         return sum(owner.connections for owner in self._accepted.values())
 
     # Running
 
     def listen(self, address: Address) -> int:
-        """Return the port, for callers that passed 0. Raises OSError."""
+        """Accept other proxies at an address. Return the port, for callers that passed 0. Raises OSError."""
         sockets = bind(address.host, address.port)
-        opened = [Listener(self._reactor, sock, self._accept, self._trouble) for sock in sockets]
+        opened = [Listener(self._reactor, sock, self._accept, self._report_refused) for sock in sockets]
         self._listeners += tuple(opened)
         return opened[0].port
 
@@ -194,7 +200,7 @@ class FleetLinks:
         """Accept proxies on this machine, if there may be some. Raises OSError."""
         if self._local is not None:
             sock = bind_local(self._local.listen)
-            self._listeners += (Listener(self._reactor, sock, self._accept_local, self._trouble),)
+            self._listeners += (Listener(self._reactor, sock, self._accept_local, self._report_refused),)
 
     def admit_clients(self, admit: Admit) -> None:
         """Accept clients of other proxies on this machine. Raises OSError."""
@@ -244,7 +250,7 @@ class FleetLinks:
         if self._handshakes is not None:
             self._handshakes.close()
         edges = [link for link, _ in self._edges.values()]
-        for link in (*edges, *self._accepted, *self._strangers.links()):
+        for link in (*edges, *self._accepted, *self._unproven.links()):
             link.close("the proxy stops")
 
     def _follow(self, nursery: trio.Nursery) -> None:
@@ -258,10 +264,10 @@ class FleetLinks:
         self._gather_groups()
         for address in members - self._dialling.keys():
             scope = self._dialling[address] = trio.CancelScope()
-            nursery.start_soon(self._keep, address, scope)
+            nursery.start_soon(self._keep_linked, address, scope)
         self._carried.links_changed()
 
-    async def _keep(self, address: str, scope: trio.CancelScope) -> None:
+    async def _keep_linked(self, address: str, scope: trio.CancelScope) -> None:
         delay = RETRY_MIN_S
         unreached = LastingTrouble(self._notes, "peer-unreachable", "peer-reached", peer=address)
         with scope:
@@ -272,7 +278,7 @@ class FleetLinks:
                     unreached.happened(str(error))
                 else:
                     unreached.ended()
-                    if await self._use(address, sock):
+                    if await self._run_link(address, sock):
                         delay = RETRY_MIN_S
                 await trio.sleep(delay)
                 delay = min(2 * delay, RETRY_MAX_S if self._local_path(address) is None else RETRY_LOCAL_MAX_S)
@@ -285,13 +291,13 @@ class FleetLinks:
     def _local_path(self, address: str) -> str | None:
         return None if self._local is None else self._local.paths.get(address)
 
-    async def _use(self, address: str, sock: socket.socket) -> bool:
+    async def _run_link(self, address: str, sock: socket.socket) -> bool:
         """Keep a link until it ends. Return True if the other side accepted it."""
         over = trio.Event()
         was_good = False
         path = self._local_path(address)
 
-        def established(link: PeerLink) -> User:
+        def established(link: PeerLink) -> LinkUser:
             nonlocal was_good
             was_good = True
             edge = PeerEdge(
@@ -308,10 +314,9 @@ class FleetLinks:
             return edge
 
         def ended(link: PeerLink) -> None:
-            if self._edges.get(address, (None,))[0] is link:
-                self._last_reported[address] = self._edges.pop(address)[1].groups | self._last_reported.get(
-                    address, set()
-                )
+            if address in self._edges and self._edges[address][0] is link:
+                _, edge = self._edges.pop(address)
+                self._last_reported[address] = edge.groups | self._last_reported.get(address, set())
                 self._gather_groups()
                 self._table.expect_change()
             over.set()
@@ -326,43 +331,43 @@ class FleetLinks:
 
     def _accept(self, sock: socket.socket, host: str) -> None:
         if self._handshakes is None:
-            self._begin_accepted(host, PlainTransport(self._reactor, sock))
+            self._start_accepted(host, PlainTransport(self._reactor, sock))
         else:
-            self._handshakes.begin(sock, host, partial(self._begin_accepted, host), self._trouble)
+            self._handshakes.begin(sock, host, partial(self._start_accepted, host), self._report_refused)
 
     def _accept_local(self, sock: socket.socket, host: str) -> None:
-        self._begin_accepted(host, PlainTransport(self._reactor, sock))
+        self._start_accepted(host, PlainTransport(self._reactor, sock))
 
-    def _begin_accepted(self, host: str, transport: Transport) -> None:
-        link_to_close = self._strangers.link_to_close(host)
+    def _start_accepted(self, host: str, transport: Transport) -> None:
+        link_to_close = self._unproven.link_to_close(host)
         if link_to_close is not None:
             link_to_close.close("it has not proven its membership, and other links wait")
 
-        def established(link: PeerLink) -> User:
-            self._strangers.remove(link)
+        def established(link: PeerLink) -> LinkUser:
+            self._unproven.remove(link)
             if len(self._accepted) >= LINKS_MAX:
                 raise RemoteProtocolError(f"more than {LINKS_MAX} links of the fleet")
             owner = PeerOwner(
-                self._services, self._carried, link.send, lambda: self._table.generation, self._numbers, link
+                self._services, self._carried, link.send, lambda: self._table.generation, self._connection_ids, link
             )
             self._accepted[link] = owner
             owner.send_groups()
             return owner
 
-        link = self._link(transport, dials=False, established=established, ended=self._forget)
+        link = self._link(transport, dials=False, established=established, ended=self._remove_accepted)
         if not link.closed:
-            self._strangers.add(link, host)
+            self._unproven.add(link, host)
 
-    def _forget(self, link: PeerLink) -> None:
+    def _remove_accepted(self, link: PeerLink) -> None:
         self._accepted.pop(link, None)
-        self._strangers.remove(link)
+        self._unproven.remove(link)
 
     def _link(
         self,
         transport: Transport,
         *,
         dials: bool,
-        established: Callable[[PeerLink], User],
+        established: Callable[[PeerLink], LinkUser],
         ended: Callable[[PeerLink], None],
     ) -> PeerLink:
         """Begin a link. `dials`: False if the other proxy dialled it."""
@@ -389,7 +394,7 @@ class FleetLinks:
             handshake_timeout_s=HANDSHAKE_S,
         )
 
-    def _trouble(self, error: Exception) -> None:
+    def _report_refused(self, error: Exception) -> None:
         self._notes("peer-refused", peer="", reason=str(error))
 
     # Groups

@@ -41,9 +41,12 @@ MESSAGE_BYTES_MAX = moved_connection.UNREAD_BYTES_MAX + (16 << 10)
 BUSY_SHARE = 0.8
 """Part of a core in use above which a worker refuses clients (fleet/README.md rule 25)."""
 REASON_BYTES_MAX = 1024
+"""Maximum bytes of a refusal."""
 ACCEPTED, REFUSED = b"+", b"-"
-SOCKETS = 2
-_KIND = socket.SOCK_SEQPACKET
+"""First byte of a response."""
+SOCKETS_PER_CLIENT = 2
+"""Socket of the client, then that of its upstream connection."""
+_SOCKET_TYPE = socket.SOCK_SEQPACKET
 
 
 def path_of(links: str) -> str:
@@ -59,7 +62,7 @@ class MovedClients:
         self._notes = notes
         self._listener: Listener | None = None
         self._admit: Admit | None = None
-        self._arriving: dict[_Arriving, None] = {}
+        self._arriving: dict[_ArrivingClient, None] = {}
         self._measured = reactor.now(), time.process_time()
         self.busy = 0.0
         """Part of a core that this process used between the last two calls of `measure`."""
@@ -73,7 +76,7 @@ class MovedClients:
     def listen(self, path: str, admit: Admit) -> None:
         """Accept clients of other workers. Raises OSError."""
         self._admit = admit
-        self._listener = Listener(self._reactor, bind_local(path, _KIND), self._accept, self._trouble)
+        self._listener = Listener(self._reactor, bind_local(path, _SOCKET_TYPE), self._accept, self._report_not_moved)
 
     def close(self) -> None:
         """Stop accepting clients. Those that leave are still followed."""
@@ -109,12 +112,12 @@ class MovedClients:
         at: ClientState,
         request: memoryview | None,
         stay: Callable[[ForwardedConnection], None],
-    ) -> _Leaving | None:
+    ) -> _LeavingClient | None:
         descriptors = moved_connection.sockets_of(connection, at)
         state = None if descriptors is None else moved_connection.state_of(connection, request)
         if descriptors is None or state is None:
             return None
-        end = socket.socket(socket.AF_UNIX, _KIND)
+        end = socket.socket(socket.AF_UNIX, _SOCKET_TYPE)
         end.setblocking(False)
         try:
             end.connect(path)
@@ -124,35 +127,35 @@ class MovedClients:
             self._notes("connection-not-moved", connection=connection.id, reason=str(error))
             return None
         moved_connection.begin(connection)
-        return _Leaving(self._reactor, end, connection, stay, self._notes)
+        return _LeavingClient(self._reactor, end, connection, stay, self._notes)
 
     def _accept(self, end: socket.socket, _host: str) -> None:
         if len(self._arriving) >= ARRIVING_MAX:
             next(iter(self._arriving)).close()
-        arriving = _Arriving(self._reactor, end, self._take, self._arrived)
+        arriving = _ArrivingClient(self._reactor, end, self._admit_unless_busy, self._remove)
         self._arriving[arriving] = None
         arriving.read()
 
-    def _take(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
+    def _admit_unless_busy(self, moved: messages.MovedClient, client: socket.socket, broker: socket.socket) -> None:
         if self.busy > BUSY_SHARE and moved.unread:  # without a request, the other worker ends
             raise RequestRefused(f"this worker uses {self.busy:.0%} of a core")
         assert self._admit is not None  # noqa: S101  # it listens
         self._admit(moved, client, broker)
 
-    def _arrived(self, arriving: _Arriving) -> None:
+    def _remove(self, arriving: _ArrivingClient) -> None:
         self._arriving.pop(arriving, None)
 
-    def _trouble(self, error: Exception) -> None:
+    def _report_not_moved(self, error: Exception) -> None:
         self._notes("connection-not-moved", reason=str(error))
 
 
-class _End:
+class _MoveSocket:
     """Unix socket of one move, until it is closed or its time is over."""
 
     def __init__(self, reactor: Reactor, end: socket.socket, seconds: float) -> None:
         self._reactor, self._end = reactor, end
         self._is_open = True
-        self._alarm = reactor.call_at(reactor.now() + seconds, self._late)
+        self._alarm = reactor.call_at(reactor.now() + seconds, self._on_timeout)
         reactor.register(end.fileno(), READ, self._ready)
 
     def close(self) -> None:
@@ -167,13 +170,14 @@ class _End:
         self.close()
         raise error
 
-    def _ready(self, _mask: int) -> None: ...
+    def _ready(self, _mask: int) -> None:
+        """Read what has arrived."""
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         self.close()
 
 
-class _Leaving(_End):
+class _LeavingClient(_MoveSocket):
     """Client that another worker was sent, until that one responds."""
 
     def __init__(
@@ -199,10 +203,10 @@ class _Leaving(_End):
         self.close()
         self._connection.guarded(partial(self._on_response, response))
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         """End the connection in both processes: the other one may still take it from the socket."""
         self.close()
-        self._connection.guarded(self._cut)
+        self._connection.guarded(self._close_both_ends)
 
     def _on_response(self, response: bytes) -> None:
         connection = self._connection
@@ -218,17 +222,17 @@ class _Leaving(_End):
         else:
             connection.end("connection-closed", reason="the worker that owns the share group has ended")
 
-    def _cut(self) -> None:
+    def _close_both_ends(self) -> None:
         if not self._connection.closed:
             moved_connection.cut(self._connection)
             self._connection.end("connection-closed", reason="the worker that owns the share group does not respond")
 
 
-class _Arriving(_End):
+class _ArrivingClient(_MoveSocket):
     """Client of another worker, until its message is received."""
 
     def __init__(
-        self, reactor: Reactor, end: socket.socket, admit: Admit, ended: Callable[[_Arriving], object]
+        self, reactor: Reactor, end: socket.socket, admit: Admit, ended: Callable[[_ArrivingClient], object]
     ) -> None:
         self._admit, self._ended = admit, ended
         end.setblocking(False)
@@ -242,8 +246,9 @@ class _Arriving(_End):
         self.read()
 
     def read(self) -> None:
+        """Read the message if it has arrived, admit the client or refuse it, and respond."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._end, MESSAGE_BYTES_MAX, SOCKETS)
+            data, descriptors, _, _ = socket.recv_fds(self._end, MESSAGE_BYTES_MAX, SOCKETS_PER_CLIENT)
         except BlockingIOError:
             return
         except OSError:
@@ -256,8 +261,8 @@ class _Arriving(_End):
     def _response(self, data: bytes, descriptors: list[int]) -> bytes:
         sockets = [sock for sock in map(_socket, descriptors) if sock is not None]
         try:
-            if len(sockets) != SOCKETS:
-                raise RemoteProtocolError(f"{len(sockets)} sockets instead of {SOCKETS}")
+            if len(sockets) != SOCKETS_PER_CLIENT:
+                raise RemoteProtocolError(f"{len(sockets)} sockets instead of {SOCKETS_PER_CLIENT}")
             self._admit(moved_connection.decode(data), *sockets)
         except RemoteProtocolError as error:
             for sock in sockets:

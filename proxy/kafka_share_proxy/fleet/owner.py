@@ -25,7 +25,7 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 
 class FarConnection:
-    """Connection of another proxy's client. See interfaces.Connection, CallbackOwner."""
+    """Connection of another proxy's client, for handlers here. See interfaces.Connection, CallbackOwner."""
 
     def __init__(self, owner: PeerOwner, far_id: int, connection_id: int, node_id: int, client_host: str) -> None:
         self.id, self.node_id, self.client_host = connection_id, node_id, client_host
@@ -34,8 +34,10 @@ class FarConnection:
         self.tasks: dict[int, Task[ResponseFrame | None]] = {}
         """Handler tasks by number of the request."""
         self.queries: dict[int, Promise[memoryview]] = {}
+        """Requests to the broker over the client's own connection, by number."""
         self._owner = owner
         self._far_id = far_id
+        """Id of the connection at the other proxy."""
         self._callbacks: list[Callable[[], None]] = []
         self._is_closed = False
 

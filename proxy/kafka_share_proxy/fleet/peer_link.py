@@ -40,14 +40,14 @@ def next_common(now: float, period_s: float) -> float:
     return (now // period_s + 1) * period_s
 
 
-class User(Protocol):
-    """User of an established link: `edge.PeerEdge` or `owner.PeerOwner`."""
+class LinkUser(Protocol):
+    """Receiver of the messages of an established link: `edge.PeerEdge` or `owner.PeerOwner`."""
 
     def receive(self, message: Message) -> None:
         """Process a message. An exception ends the link."""
 
     def lost(self, reason: str) -> None:
-        """End: the link is lost."""
+        """End everything that depends on the link, which has ended."""
 
 
 class PeerLink:
@@ -60,7 +60,7 @@ class PeerLink:
         protocol: PeerProtocol,
         notes: Notes,
         generation: Callable[[], int],
-        established: Callable[[PeerLink], User],
+        established: Callable[[PeerLink], LinkUser],
         ended: Callable[[PeerLink], None],
         on_rejoin: Callable[[], None],
     ) -> None:
@@ -69,7 +69,7 @@ class PeerLink:
         `on_rejoin`: called when the other side rejoins the group of proxies.
         """
         self.protocol = protocol
-        self.user: User | None = None
+        self.user: LinkUser | None = None
         self.closed = False
         self._reactor = reactor
         self._transport = transport
@@ -105,6 +105,7 @@ class PeerLink:
             self.send(messages.PeerPing(generation=self._generation(), rejoins=rejoins))
 
     def close(self, reason: str) -> None:
+        """End the link as a whole (fleet/README.md rule 16)."""
         if self.closed:
             return
         self.closed = True

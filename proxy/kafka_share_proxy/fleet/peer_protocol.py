@@ -71,8 +71,9 @@ class PeerProtocol:
     def __init__(self, address: str, secret: bytes | None, nonce: bytes, *, dials: bool) -> None:
         self.is_established = False
         self.peer = ""
-        """Claimed address. Proven once established."""
+        """Address that the other side claims. Proven once the link is established."""
         self.peer_kinds = len(MESSAGES)
+        """Number of kinds that the other side knows."""
         self.unknown_kinds: set[int] = set()
         """Kinds of messages that were skipped."""
         self._address = address
@@ -89,6 +90,7 @@ class PeerProtocol:
             self._outgoing.append(self._encode(challenge))
 
     def outgoing(self) -> bytes:
+        """Return the bytes to send now, and forget them."""
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
 
@@ -118,7 +120,7 @@ class PeerProtocol:
 
     def _on_handshake(self, message: Message) -> None:
         if self._dials and isinstance(message, messages.PeerChallenge) and not self._peer_nonce:
-            self._meet(message)
+            self._learn_peer(message)
             proof = self._proof(_DIALLER)
             hello = messages.PeerHello(nonce=self._nonce, address=self._address, proof=proof, kinds=len(MESSAGES))
             self._outgoing.append(self._encode(hello))
@@ -126,14 +128,14 @@ class PeerProtocol:
             self._check(message.proof, _DIALLED)
             self._establish()
         elif not self._dials and isinstance(message, messages.PeerHello):
-            self._meet(message)
+            self._learn_peer(message)
             self._check(message.proof, _DIALLER)
             self._outgoing.append(self._encode(messages.PeerWelcome(proof=self._proof(_DIALLED))))
             self._establish()
         else:
             raise NotOfTheFleet(f"{type(message).__name__} in the middle of the handshake")
 
-    def _meet(self, message: messages.PeerChallenge | messages.PeerHello) -> None:
+    def _learn_peer(self, message: messages.PeerChallenge | messages.PeerHello) -> None:
         self._peer_nonce, self.peer = bytes(message.nonce), message.address
         self.peer_kinds = message.kinds
         if len(self._peer_nonce) != NONCE_BYTES or self._peer_nonce == self._nonce:

@@ -1,4 +1,4 @@
-"""Links whose other side has not yet proven that it belongs to the fleet(fleet/README.md rule 5).
+"""Links whose other side has not yet proven that it belongs to the fleet (fleet/README.md rule 5).
 
 A member proves itself within one round trip. If there is no room for another link, the oldest of the host with most
 links is closed: members connect from other hosts than most strangers, and on the same host a member is faster than
@@ -15,7 +15,7 @@ UNPROVEN_MAX = 128
 """Maximum number of unproven links."""
 
 
-class Strangers:
+class UnprovenLinks:
     """Unproven links in the order of their arrival."""
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Strangers:
         """Return the link to close before another one is accepted, or None if there is room."""
         if len(self._hosts) < UNPROVEN_MAX:
             return None
-        count = max(self._counts.values())
-        busiest = host if self._counts[host] == count else next(h for h, n in self._counts.items() if n == count)
-        return next(link for link, whose in self._hosts.items() if whose == busiest)
+        most = max(self._counts.values())
+        busiest = host if self._counts[host] == most else next(h for h, count in self._counts.items() if count == most)
+        return next(link for link, its_host in self._hosts.items() if its_host == busiest)
 
     def links(self) -> list[PeerLink]:
         return list(self._hosts)

@@ -17,9 +17,9 @@ from kafka_share_proxy.audit.sampling import (
     KEYS_PER_LOOK,
     LOOK_RECORDS_LEAST,
     LOOK_RECORDS_MIN,
-    READ_FOR_ONE,
     READ_RECORDS_MAX,
     REFILL_S,
+    ROWS_PER_KEY,
     KeySampling,
 )
 from kafka_share_proxy.loop.interfaces import WorkersBusy
@@ -199,13 +199,13 @@ def test_in_the_long_run_one_key_is_sampled_for_many_rows() -> None:
         world.read(data)
     keys_sampled, rows = world.keys_seen(), 2000 * turns
     full = 10 * KEYS_PER_LOOK * BURST_S
-    assert full <= keys_sampled <= full * (1 + 0.02 * turns / REFILL_S) + rows / READ_FOR_ONE
+    assert full <= keys_sampled <= full * (1 + 0.02 * turns / REFILL_S) + rows / ROWS_PER_KEY
     assert world.rows() == pytest.approx(rows, rel=0.05)
     table, _ = split_complete(memoryview(data))
     due = world.keys.read(PLACE, table, memoryview(data))
     assert 0 < due < inf
     before = world.keys_seen()
-    world.keys.read(PLACE, table, memoryview(data), untold=int(due) + 1)
+    world.keys.read(PLACE, table, memoryview(data), unreported=int(due) + 1)
     assert world.keys_seen() > before
 
 

@@ -72,7 +72,7 @@ def test_limited_coverage_is_reported_when_it_changes_and_every_hour() -> None:
     timers = ManualTimers()
     audit = Audit(timers, 100)
     for sees in ("part", "part", "none"):
-        audit.see("views", sees, "why")
+        audit.report_coverage("views", sees, "why")
     assert [(event["subject"], event["sees"]) for event in json_value(audit)] == [("views", "part"), ("views", "none")]
     timers.advance(SCOPE_EVERY_S)
     audit.tick()

@@ -92,5 +92,5 @@ def test_example_is_a_feature_like_those_of_a_proxy() -> None:
 
 def test_every_file_of_the_room_is_described() -> None:
     files = {path.stem for path in ROOM.glob("*.py")} - {"__init__"}
-    untold = {name for name in files if f"`{name}`" not in README and f"`{name}." not in README}
-    assert untold <= {"interfaces", "memory_journal", "ownership", "producer_expiration"}, untold
+    undescribed = {name for name in files if f"`{name}`" not in README and f"`{name}." not in README}
+    assert undescribed <= {"interfaces", "memory_journal", "ownership", "producer_expiration"}, undescribed

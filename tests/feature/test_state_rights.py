@@ -19,7 +19,7 @@ def client_with(bits: int = ALL, code: int = 0) -> RightsClient:
 
 
 async def sentences(client: RightsClient) -> list[str]:
-    return list(state_rights.judge(await state_rights.send_request(client, SHARE_STATE), SHARE_STATE))  # type: ignore[arg-type]
+    return list(state_rights.obstacles(await state_rights.query_rights(client, SHARE_STATE), SHARE_STATE))  # type: ignore[arg-type]
 
 
 async def test_nothing_is_missing() -> None:
@@ -49,8 +49,8 @@ async def test_everything_may_be_missing() -> None:
 
 
 def test_wrong_topic_and_missing_identity_are_named() -> None:
-    assert "has 3 partitions and must have 50" in next(state_rights.judge(StateRights(partitions=3), SHARE_STATE))
-    assert "upstream.sasl" in next(state_rights.judge(None, SHARE_STATE))
+    assert "has 3 partitions and must have 50" in next(state_rights.obstacles(StateRights(partitions=3), SHARE_STATE))
+    assert "upstream.sasl" in next(state_rights.obstacles(None, SHARE_STATE))
 
 
 async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() -> None:
@@ -64,7 +64,7 @@ async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() 
 async def test_settings_that_may_not_be_read_are_reported_as_a_risk() -> None:
     client = client_with()
     client.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    rights = await state_rights.send_request(client, SHARE_STATE)  # type: ignore[arg-type]
-    assert list(state_rights.judge(rights, SHARE_STATE)) == []
+    rights = await state_rights.query_rights(client, SHARE_STATE)  # type: ignore[arg-type]
+    assert list(state_rights.obstacles(rights, SHARE_STATE)) == []
     (risk,) = rights.risks
     assert "DESCRIBE_CONFIGS" in risk

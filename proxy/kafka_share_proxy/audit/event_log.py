@@ -44,7 +44,8 @@ class EventLog(Protocol):
         Raises KeyError for an unknown kind, and TypeError for a wrong number of values.
         """
 
-    def topic_ids(self, cost_max: int, /) -> set[bytes]: ...
+    def topic_ids(self, cost_max: int, /) -> set[bytes]:
+        """Return the topic ids in the events that `take` would remove."""
 
     def take(
         self, cost_max: int, proxy_id: str, cluster: str | None, topic_name: Callable[[bytes], str], /
@@ -55,6 +56,7 @@ class EventLog(Protocol):
 
 
 def event_log(limit: int, wall_ms: Callable[[], int]) -> EventLog:
+    """Return an empty log for at most `limit` events. `wall_ms`: milliseconds since 1970."""
     return _Log(limit, wall_ms, LAYOUTS, as_json)
 
 
@@ -126,6 +128,7 @@ class _PythonEventLog:
         return lines
 
     def _affordable(self, cost_max: int) -> int:
+        """Return how many of the oldest events `cost_max` allows."""
         count = 0
         for event in self._queue:
             if cost_max <= 0:

@@ -30,6 +30,7 @@ class Reader(NamedTuple):
     """A reader of one partition."""
 
     kind: str
+    """Value of the field `reader` in schemas/internal/AuditEvent.json."""
     place: Place
     group: str | None = None
     view: str | None = None
@@ -51,6 +52,7 @@ class GivenRecords(NamedTuple):
 
     @classmethod
     def all_of(cls, batches: BatchTable) -> GivenRecords:
+        """Return the figures of whole batches that are returned unchanged."""
         first, last = batches[0], batches[-1]
         rows, size = batches.records_count, last.end - first.position
         return cls(first.base_offset, last.last_offset, rows, rows, size, size)
@@ -64,6 +66,7 @@ class Fetches:
         self._sums: dict[Reader, list[int]] = {}
 
     def add(self, reader: Reader, records: GivenRecords, requests: int = 1) -> None:
+        """Add what a reader received by this number of requests."""
         sums = self._sums.get(reader)
         if sums is None:
             if len(self._sums) >= READERS_MAX:

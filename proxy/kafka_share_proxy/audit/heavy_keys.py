@@ -1,4 +1,4 @@
-"""The heaviest hashes of a sample in bounded memory(audit/README.md rule 9).
+"""The heaviest hashes of a sample in bounded memory (audit/README.md rule 9).
 
 Counts are added up until there are many more hashes than are kept. Then the count of the heaviest hash that is not kept
 is subtracted from all counts, and hashes without a positive count are removed. `error`, the sum of the subtracted

@@ -75,26 +75,35 @@ class Sampled:
         self.looks += 1
         self.records += count * weight
         self.null_keys += len(null) // ROW.size * weight
-        parts = max(-(-count // HEAVY_RECORDS), 1)
-        counted_bytes = -(
-            -len(keyed) // (ROW.size * parts)
-        )  # neighbours: every n-th key would be wrong for periodic keys
-        hashes = memoryview(keyed).cast("I")[::2]
-        self.heavy.add(hashes[:counted_bytes], weight * parts)
-        self.counted += -(-count // parts)
-        self.heavy_null_keys += -(-len(null) // (ROW.size * parts)) * weight * parts
+        self._count_hashes(keyed, len(null) // ROW.size, weight)
         for sample in samples:
             if sample.key is not None and len(self.names) < NAMES_MAX:
                 self.names[ROW.unpack_from(sample.keyed)[0]] = sample.key
 
+    def _count_hashes(self, keyed: bytes, null_keys: int, weight: int) -> None:
+        """Count a part of the keys by hash: HEAVY_RECORDS of them at most."""
+        keys = len(keyed) // ROW.size
+        parts = max(_divided(keys + null_keys, HEAVY_RECORDS), 1)
+        hashes = memoryview(keyed).cast("I")[::2]
+        # The first keys, which are neighbours: every n-th key would be wrong for periodic keys.
+        self.heavy.add(hashes[: _divided(keys, parts)], weight * parts)
+        self.counted += _divided(keys + null_keys, parts)
+        self.heavy_null_keys += _divided(null_keys, parts) * weight * parts
+
     def effective_size(self) -> int:
+        """Return the size of a simple random sample of equal precision (audit/README.md)."""
         return effective_size(
             SampleShape(self.records, self._squares, self._largest, self._pairs, self._pairs_max), self.buckets.records
         )
 
 
+def _divided(dividend: int, divisor: int) -> int:
+    """Return the quotient, rounded up."""
+    return -(-dividend // divisor)
+
+
 class EffectiveSize:
-    """Effective size of a sample."""
+    """Effective size of a sample, computed when the event is written (see events.LazyJson)."""
 
     __slots__ = ("_sampled",)
 
@@ -112,8 +121,10 @@ class Load:
 
     def __init__(self) -> None:
         self.rows = 0
+        """Records that were returned to readers."""
         self.bytes = 0
         self.hold_ms = 0.0
+        """Milliseconds for which settled deliveries were held, over all offsets."""
         self.sampled: Sampled | None = None
 
 
@@ -121,8 +132,11 @@ class Loads:
     """Load of all partitions since the last events."""
 
     def __init__(self, now: float, key_bytes: int = SHOWN_BYTES, draw: Callable[[], float] | None = None) -> None:
-        """`now`: seconds of the loop's clock. `key_bytes`: maximum bytes of a key in `hot_keys`; 0 for no keys. `draw`:
-        uniform random numbers of [0, 1); None for `evenly_spread`.
+        """
+        Args:
+            now: seconds of the loop's clock.
+            key_bytes: maximum bytes of a key in `hot_keys`; 0 for no keys.
+            draw: uniform random numbers of [0, 1); None for `evenly_spread`.
         """
         self._since = now
         self._key_bytes = key_bytes
@@ -131,6 +145,7 @@ class Loads:
         self._sampled = 0
 
     def of(self, place: Place) -> Load:
+        """Return the load of a partition. Beyond PLACES_MAX it is a new one, which is not reported."""
         load = self._loads.get(place)
         if load is None:
             load = Load()

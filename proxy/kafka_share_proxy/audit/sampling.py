@@ -35,19 +35,19 @@ READ_RECORDS_MAX = 2048
 """Maximum number of keys sampled from one read, about 0.4 ms of work."""
 KEYS_PER_LOOK = 1024
 """Keys in the budget for each unit of `audit.key_samples_per_s`."""
-READ_FOR_ONE = 128
+ROWS_PER_KEY = 128
 """Rows that earn one key of the budget: sampling may cost a busy proxy only a fraction of the reading."""
 BURST_S = 4.0
 """Capacity of the budget, in seconds of its rate."""
 REFILL_S = 60.0
 """Seconds after which an empty budget is full again."""
-EVERY_MAX = 1 << 16
+ROWS_PER_KEY_MAX = 1 << 16
 """Maximum number of rows for each key."""
 BATCH_COST = 16
 """Keys charged in addition for each batch."""
 READS_REMEMBERED = 8
 """Number of sampled reads over which the size of a partition's reads is averaged."""
-OPENED_FOR_ONE = 4
+OPENED_ROWS_PER_KEY = 4
 """Records of decompressed batches that are charged as one key."""
 PLACES_MAX = 10_000
 """Maximum number of partitions whose due keys are counted. Beyond it, all counts are reset."""
@@ -87,6 +87,8 @@ class SampledBatch(NamedTuple):
 
 
 class _Partition:
+    """Rows of one partition that the next look represents."""
+
     __slots__ = ("due", "rows", "usual")
 
     def __init__(self, usual: float) -> None:
@@ -150,18 +152,18 @@ class KeySampling:
         self.skipped = 0
         """Looks without a result, because a batch was broken or huge, or no thread was free."""
 
-    def read(self, place: Place, batches: BatchTable, data: memoryview, untold: int = 0) -> float:
+    def read(self, place: Place, batches: BatchTable, data: memoryview, unreported: int = 0) -> float:
         """Count whole batches that were read, and sample some of their keys if these are due.
 
-        `data` is empty if another proxy has the bytes. `untold`: records read before and not reported here. Returns the
-        number of rows after which the next keys are due.
+        `data` is empty if another proxy has the bytes. `unreported`: records read before and not reported here.
+        Returns the number of rows after which the next keys are due.
         """
         if not self._budget_max:
             return inf
         count = batches.records_count
-        every = self._earn(count + untold)
+        every = self._earn(count + unreported)
         partition = self._partitions.get(place) or self._begin(place, count, every)
-        partition.add(count + untold, every)
+        partition.add(count + unreported, every)
         size = partition.size(every)
         if partition.due >= size and count and data and self._budget > 0:
             keys = int(partition.due) if every == 1 else int(partition.due // size) * size
@@ -169,11 +171,12 @@ class KeySampling:
             partition.usual += (count - partition.usual) / READS_REMEMBERED
         return max(size - partition.due, 0.0) * every
 
-    def passed(self, place: Place, untold: int) -> None:
-        if untold and self._budget_max:
-            every = self._earn(untold)
-            partition = self._partitions.get(place) or self._begin(place, untold, every)
-            partition.add(untold, every)
+    def passed(self, place: Place, unreported: int) -> None:
+        """Count rows that were read before and not reported, without sampling."""
+        if unreported and self._budget_max:
+            every = self._earn(unreported)
+            partition = self._partitions.get(place) or self._begin(place, unreported, every)
+            partition.add(unreported, every)
 
     def _begin(self, place: Place, count: int, every: int) -> _Partition:
         """Return a new partition that begins at a random position within its first look.
@@ -191,10 +194,10 @@ class KeySampling:
         """Add earned keys to the budget, and return the current number of rows per key."""
         now = self._timers.now()
         elapsed_s, self._earned_at = now - self._earned_at, now
-        earned = min(rows / READ_FOR_ONE, elapsed_s * self._keys_per_s) + elapsed_s * self._budget_max / REFILL_S
+        earned = min(rows / ROWS_PER_KEY, elapsed_s * self._keys_per_s) + elapsed_s * self._budget_max / REFILL_S
         self._budget = min(self._budget + earned, self._budget_max)
         full = max(self._budget / self._budget_max, 0.0)
-        return min(round(1 / full**2), EVERY_MAX) if full > EVERY_MAX**-0.5 else EVERY_MAX
+        return min(round(1 / full**2), ROWS_PER_KEY_MAX) if full > ROWS_PER_KEY_MAX**-0.5 else ROWS_PER_KEY_MAX
 
     def _sample(self, place: Place, batches: BatchTable, data: memoryview, keys_due: int, rows: float) -> None:
         keys = min(keys_due, batches.records_count, READ_RECORDS_MAX)
@@ -207,7 +210,7 @@ class KeySampling:
         for number in range(runs):
             parts = _run(batches, data, (start + number / runs) % 1, keys // runs)
             packed = sum(part.batch.records_count for part in parts if part.batch.compression != compression.NONE)
-            self._budget -= sum(part.keys + BATCH_COST for part in parts) + packed / OPENED_FOR_ONE
+            self._budget -= sum(part.keys + BATCH_COST for part in parts) + packed / OPENED_ROWS_PER_KEY
             if parts:
                 self._sample_run(place, parts, rows / runs)
 
@@ -256,8 +259,8 @@ def _run(batches: BatchTable, data: memoryview, position: float, size: int) -> l
         keys = min(-(-(batch.records_count - skipped) // stride), remaining)
         if keys > 0:
             end = skipped + (keys - 1) * stride + 1
-            bytes_of_it = data[batch.position : batch.position + batch.size]
-            parts.append(SampledBatch(batch, bytes_of_it, skipped, stride, end))
+            batch_bytes = data[batch.position : batch.position + batch.size]
+            parts.append(SampledBatch(batch, batch_bytes, skipped, stride, end))
             remaining -= keys
         if remaining <= 0:
             break
@@ -266,6 +269,7 @@ def _run(batches: BatchTable, data: memoryview, position: float, size: int) -> l
 
 
 def _is_quick(parts: Sequence[SampledBatch]) -> bool:
+    """Return True if the batches can be sampled inline."""
     packed = [part.batch.size for part in parts if part.batch.compression != compression.NONE or part.batch.magic < 2]
     return sum(packed) <= INLINE_PACKED_BYTES and sum(part.batch.size for part in parts) <= INLINE_BYTES
 

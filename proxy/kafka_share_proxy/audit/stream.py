@@ -66,7 +66,7 @@ class Audit:
 
     # Reports
 
-    def see(self, subject: str, sees: str, reason: str) -> None:
+    def report_coverage(self, subject: str, sees: str, reason: str) -> None:
         """Report which events of a subject are recorded, if that has changed. `sees`: all, part or none."""
         if self._scopes.get(subject) != (sees, reason):
             self._scopes[subject] = (sees, reason)
@@ -89,12 +89,14 @@ class Audit:
             self.report_load()
 
     def report_load(self) -> None:
+        """Make events of the load since the last ones."""
         for call in (*self.on_interval, *self.on_sums):
             call()
         for kind, place, values in self.loads.take(self._timers.now()):
             self.offer(kind, place, None, None, values)
 
     def end(self) -> None:
+        """Make events of all sums, before the process ends."""
         self._report_fetches()
         self.report_load()
 

@@ -23,7 +23,7 @@ class CommitCheck:
         self._settings = settings
 
     async def query(self, own: ClusterClient, cluster: ClusterSnapshot) -> StateRights:  # noqa: ARG002 - as checks are called
-        return await state_rights.send_request(own, INDIVIDUAL_COMMITS)
+        return await state_rights.query_rights(own, INDIVIDUAL_COMMITS)
 
     def report(self, rights: StateRights | None, cluster: ClusterSnapshot) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
@@ -39,7 +39,7 @@ def judge(settings: Commits, rights: StateRights | None) -> Iterator[str]:
     """Yield remarks. `rights`: None without an identity."""
     if not _is_stored(settings):
         return
-    for text in state_rights.judge(rights and replace(rights, unsafe=""), INDIVIDUAL_COMMITS):  # see `obstacles`
+    for text in state_rights.obstacles(rights and replace(rights, unsafe=""), INDIVIDUAL_COMMITS):  # see `obstacles`
         yield text if rights is None else f"individual commits will be off: {text}"
 
 

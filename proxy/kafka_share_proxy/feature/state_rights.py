@@ -30,17 +30,17 @@ class StateRights:
     missing: tuple[str, ...] = ()
     """Operations on the topic that the identity lacks."""
     group_refused: bool = False
+    """True if the identity lacks READ on the group of proxies."""
     transactions_trouble: str = ""
+    """Error of the lookup of a transactional id. Empty if it succeeded."""
     unsafe: str = ""
     """Reason why brokers delete records of the topic, with the command that corrects it."""
     risks: tuple[str, ...] = ()
     """Settings of the topic that put the stored records or the service at risk."""
 
 
-async def send_request(own: ClusterClient, state: DescribedState[Any]) -> StateRights:
-    """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
-    server.
-    """
+async def query_rights(own: ClusterClient, state: DescribedState[Any]) -> StateRights:
+    """Query the rights of the proxy's own identity, without changes. Raises ProxyError if no server responds."""
     response, _ = await own.send_request(ApiKey.METADATA, about_topics([state.topic], operations=True))
     (topic,) = response.topics
     exists = topic.error_code == ErrorCode.NONE
@@ -85,7 +85,7 @@ async def _transactions_trouble(own: ClusterClient, state: DescribedState[Any]) 
     return ""
 
 
-def judge(rights: StateRights | None, state: DescribedState[Any]) -> Iterator[str]:
+def obstacles(rights: StateRights | None, state: DescribedState[Any]) -> Iterator[str]:
     """Yield a sentence for each obstacle. `rights` is None if there is no identity to query with."""
     if rights is None:
         yield (

@@ -67,7 +67,7 @@ class ShareGroupCheck:
         local, reason = serving_side.decide(self._settings, cluster)
         is_kept = serving_side.keeps_state(self._settings, local=local)
         rights = None if findings is None else findings.rights
-        missing = tuple(state_rights.judge(rights, SHARE_STATE)) if is_kept else ()
+        missing = tuple(state_rights.obstacles(rights, SHARE_STATE)) if is_kept else ()
         letters = findings.letters if is_kept and findings is not None else LetterFindings()
         remarks = (*_remarks(self._settings, findings or ShareFindings(), cluster, local), *letters.remarks)
         return CheckReport(
@@ -88,7 +88,7 @@ class ShareGroupCheck:
 
 async def _rights(own: ClusterClient) -> StateRights | None:
     try:
-        return await state_rights.send_request(own, SHARE_STATE)
+        return await state_rights.query_rights(own, SHARE_STATE)
     except ProxyError:  # a server without a response is reported among the others
         return None
 

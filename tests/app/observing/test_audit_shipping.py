@@ -109,7 +109,7 @@ async def test_topics_are_requested_before_their_events_are_written(autojump_clo
     sink = Kept()
     way = shipped(sink)
     offer_events(way)
-    way.audit.see("views", "all", "events of no topic")
+    way.audit.report_coverage("views", "all", "events of no topic")
     await running(way, 1)
     assert (way._names.learnt, way._names.is_closed, len(sink.lines)) == ([b"t" * 16], True, 2)
 
@@ -122,7 +122,7 @@ async def test_nothing_overtakes_events_of_a_topic_that_is_requested(autojump_cl
     async with trio.open_nursery() as nursery:
         nursery.start_soon(way.run)
         await trio.sleep(0.05)
-        way.audit.see("views", "all", "events of no topic")
+        way.audit.report_coverage("views", "all", "events of no topic")
         assert sink.lines == []
         await trio.sleep(shipping.POLL_S)
         nursery.cancel_scope.cancel()

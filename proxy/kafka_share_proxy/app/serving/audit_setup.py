@@ -54,7 +54,7 @@ def report(shipping: AuditShipping | None, coverages: Iterable[Coverage], config
     if shipping is None:
         return
     for coverage in (*coverages, _key_samples(config)):
-        shipping.audit.see(*coverage)
+        shipping.audit.report_coverage(*coverage)
         if coverage.sees != ALL:
             notes("audit-sees-part", subject=coverage.subject, sees=coverage.sees, reason=coverage.reason)
 

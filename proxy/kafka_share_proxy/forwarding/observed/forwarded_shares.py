@@ -85,8 +85,8 @@ class _Receiver:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
 
-    def sample(self, place: Place, rows: bytes, data: memoryview, untold: int) -> float:
-        return self._audit.keys.read(place, BatchTable(rows), data, untold)
+    def sample(self, place: Place, rows: bytes, data: memoryview, unreported: int) -> float:
+        return self._audit.keys.read(place, BatchTable(rows), data, unreported)
 
     def add(
         self,
@@ -95,13 +95,13 @@ class _Receiver:
         load: tuple[int, int, float],
         requests: int,
         response_content: tuple[int, int, int, int],
-        untold: int,
+        unreported: int,
     ) -> None:
         """Add rows, bytes and milliseconds, and the content of `requests` responses.
 
         `response_content`: first offset, last offset, rows, bytes.
         """
-        self._audit.keys.passed(place, untold)
+        self._audit.keys.passed(place, unreported)
         rows, size, hold_ms = load
         if any(load):
             to = self._audit.loads.of(place)

@@ -30,7 +30,7 @@ def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_python_m_proxy_is_the_command() -> None:
+def test_python_m_kafka_share_proxy_runs_the_command() -> None:
     """`python -m kafka_share_proxy --version` says version, commit and kernels, and ends with 0."""
     done = subprocess.run(
         [sys.executable, "-m", "kafka_share_proxy", "--version"],

@@ -262,7 +262,7 @@ def views_create(topics: ViewTopics, *, settings: SettingFlags) -> None:
     """Make views before anybody reads them."""
     from kafka_share_proxy.app.commands import views_command
 
-    _print(_at_brokers(settings, lambda at: views_command.create(at, topics)))
+    _print(_at_brokers(settings, lambda session: views_command.create(session, topics)))
 
 
 @views_app.command("list")
@@ -271,8 +271,8 @@ def views_list(*, settings: SettingFlags) -> None:
     """Show the views and plans there are."""
     from kafka_share_proxy.app.commands import views_command
 
-    async def show(at: views_command.Desk) -> None:
-        views_command.show_list(at, await views_command.listed(at))
+    async def show(session: views_command.ViewsSession) -> None:
+        views_command.show_list(session, await views_command.listed(session))
 
     _at_brokers(settings, show)
 
@@ -287,7 +287,7 @@ def views_grow(
     """Give views the partitions their bases have got; running proxies do so by themselves."""
     from kafka_share_proxy.app.commands import views_command
 
-    _print(_at_brokers(settings, lambda at: views_command.grow(at, topics or [])))
+    _print(_at_brokers(settings, lambda session: views_command.grow(session, topics or [])))
 
 
 @views_app.command("delete")
@@ -296,7 +296,7 @@ def views_delete(topics: ViewTopics, *, settings: SettingFlags) -> None:
     """Delete views, with the offsets that groups have committed on them."""
     from kafka_share_proxy.app.commands import views_command
 
-    _print(_at_brokers(settings, lambda at: views_command.delete(at, topics)))
+    _print(_at_brokers(settings, lambda session: views_command.delete(session, topics)))
 
 
 @views_app.command("plan")
@@ -315,7 +315,7 @@ def views_plan(
 
     plan_id = name or Path(file).name.split(".")[0]
     text = outcome(lambda: _captured(file))
-    line = _at_brokers(settings, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
+    line = _at_brokers(settings, lambda session: views_command.plan(session, plan_id, text, dry_run=dry_run))
     _print([line])
 
 
@@ -332,12 +332,14 @@ def views_migrate(
     """Let a group go on with another view: every slot starts where the slowest was, at least once."""
     from kafka_share_proxy.app.commands import views_command
 
-    topic, offsets = _at_brokers(settings, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run))
+    topic, offsets = _at_brokers(
+        settings, lambda session: views_command.migrate(session, group, old, new, dry_run=dry_run)
+    )
     _print([f"{topic}-{partition}: {offset}" for partition, offset in sorted(offsets.items())])
     _print([f"{len(offsets)} partitions of {topic} {'would start' if dry_run else 'start'} there for group {group}"])
 
 
-def _at_brokers(settings: SettingFlags, command: Callable[[views_command.Desk], Coroutine[Any, Any, T]]) -> T:
+def _at_brokers(settings: SettingFlags, command: Callable[[views_command.ViewsSession], Coroutine[Any, Any, T]]) -> T:
     from kafka_share_proxy.app.commands import views_command
     from kafka_share_proxy.views.model.names import BadViewName
     from kafka_share_proxy.views.model.plans import BadPlan

@@ -11,7 +11,7 @@ import trio
 from kafka_share_proxy.app.commands.check import Findings, inspect, judge, show
 from kafka_share_proxy.app.commands.check_certificate import CertificateNames
 from kafka_share_proxy.app.commands.check_listeners import Listening
-from kafka_share_proxy.app.serving.open_files import Room
+from kafka_share_proxy.app.serving.open_files import ClientCapacity
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.hostports import parse_address
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
@@ -242,14 +242,14 @@ async def test_an_identity_that_may_not_see_all_groups_is_remarked(autojump_cloc
 async def test_what_the_limit_of_open_files_leaves_is_shown(autojump_clock: trio.testing.MockClock) -> None:
     broker = Broker(1)
     findings = await found_by({A: broker, B1: broker})
-    findings.room = Room(20_256, 10_000)
+    findings.capacity = ClientCapacity(20_256, 10_000)
     assert "Client connections: up to 10000 (limit of open files: 20256)" in printed(config(), findings)
     assert not any("open files" in remark for remark in judge(config(), findings).remarks)
-    findings.room = Room(1024, 384)
+    findings.capacity = ClientCapacity(1024, 384)
     text = printed(config(), findings)
     assert "Client connections: up to 384 (limit of open files: 1024)" in text
     assert "note: the limit of open files (1024) leaves room for 384 client connections" in text
-    findings.room = Room(128, 0)
+    findings.capacity = ClientCapacity(128, 0)
     assert any("no room for client connections" in obstacle for obstacle in judge(config(), findings).obstacles)
 
 

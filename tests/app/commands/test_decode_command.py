@@ -44,7 +44,7 @@ def test_apis_are_named_or_numbered(text: str | None, expected: tuple[int, int] 
 
 
 @pytest.mark.parametrize("wrong", ["Metadata", "Nonsense:1", "3:x", ":", "3:-1"])
-def test_what_names_no_api_is_refused(wrong: str) -> None:
+def test_unknown_api_is_refused(wrong: str) -> None:
     """With an example of how to write it."""
     with pytest.raises(ConfigError, match="API:VERSION"):
         decode_command.api_version(wrong)

@@ -44,12 +44,12 @@ def printed(renderable) -> str:
     return console.file.getvalue()
 
 
-def test_all_groups_on_a_screen(world):
+def test_all_groups_are_shown_in_one_table(world):
     text = printed(groups_command.all_groups(all_groups(world)))
     assert text.splitlines()[1].split() == ["g", "Stable", "1", "3", "10", "0", "0", "0", "0.0", "s"]
 
 
-def test_one_group_on_a_screen(world, monkeypatch):
+def test_one_group_is_shown_with_members_partitions_and_locks(world, monkeypatch):
     """A client's id is neither markup nor a terminal command; long tables are truncated."""
     view = group_report.group(world.services, "g")
     text = printed(groups_command.one_group(view))
@@ -60,7 +60,7 @@ def test_one_group_on_a_screen(world, monkeypatch):
     assert "... and 2 more" in printed(groups_command.one_group(view))
 
 
-def test_queue_of_a_group_on_a_screen():
+def test_group_with_key_order_is_shown_with_its_queue():
     """A rejected record whose topic is missing, one that waits for its redelivery, and keys blocked by both."""
     world = LetterWorld(partitions=0)
     world.configure("g", share_ordering="key", share_redelivery_delay_ms="60000")

@@ -131,7 +131,7 @@ REFUSED = "audit.jsonl/lake cannot be written to: "
 
 @pytest.mark.slow
 @pytest.mark.long  # in short: test_whatever_ends_a_job_is_one_line, tests/pipeline/test_jvm_output.py
-def test_a_job_says_one_line(tmp_path: Path) -> None:
+def test_failed_job_prints_one_line(tmp_path: Path) -> None:
     done = audit(tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
@@ -140,7 +140,7 @@ def test_a_job_says_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.long  # in short: test_every_failure_of_a_job_is_one_line
-def test_a_job_says_more_if_it_is_to(tmp_path: Path) -> None:
+def test_failed_job_prints_settings_and_traceback_with_verbose(tmp_path: Path) -> None:
     done = audit(tmp_path, "--verbose")
     assert done.returncode == 1
     lines = done.stderr.splitlines()

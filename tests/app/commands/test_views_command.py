@@ -11,7 +11,7 @@ import pytest
 import trio
 from kafka_share_proxy.app import cli
 from kafka_share_proxy.app.commands import views_command
-from kafka_share_proxy.app.commands.views_command import Desk, ViewsFailed
+from kafka_share_proxy.app.commands.views_command import ViewsFailed, ViewsSession
 from kafka_share_proxy.app.settings import config_loading
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.conformance.target.interfaces import TargetCall
@@ -45,10 +45,10 @@ class World:
     def stored(self) -> list[tuple[bytes | None, bytes | None]]:
         return self.brokers.facts(TOPIC)
 
-    async def desk(self) -> Desk:
+    async def session(self) -> ViewsSession:
         address = await self.brokers.listen()
         settings = config_loading.load({"upstream.bootstrap": str(address)}, {}, listens=False)
-        return Desk(settings, self.nursery)
+        return ViewsSession(settings, self.nursery)
 
 
 @pytest.fixture
@@ -58,38 +58,38 @@ async def world(nursery: trio.Nursery) -> World:
 
 async def test_a_plan_is_checked_and_stored_once(world: World) -> None:
     """The same again is the same; another one of that name is refused."""
-    at = await world.desk()
+    session = await world.session()
     text = json.dumps(PLAN).encode()
-    assert "would be stored" in await views_command.plan(at, "hot", text, dry_run=True)
+    assert "would be stored" in await views_command.plan(session, "hot", text, dry_run=True)
     assert not world.brokers.target.topics.by_name
-    assert "is stored: 2 ranges" in await views_command.plan(at, "hot", text, dry_run=False)
-    assert "stored already" in await views_command.plan(at, "hot", text, dry_run=False)
+    assert "is stored: 2 ranges" in await views_command.plan(session, "hot", text, dry_run=False)
+    assert "stored already" in await views_command.plan(session, "hot", text, dry_run=False)
     assert [key for key, _ in world.stored] == [state_records.plan_key("hot")]
     other = json.dumps(PLAN | {"ranges": [[0, 6], [6, 1 << 32]]}).encode()
     with pytest.raises(ViewsFailed, match="another plan"):
-        await views_command.plan(at, "hot", other, dry_run=False)
+        await views_command.plan(session, "hot", other, dry_run=False)
     with pytest.raises(BadPlan, match="no range"):
-        await views_command.plan(at, "gap", json.dumps(PLAN | {"ranges": [[1, 9]]}).encode(), dry_run=False)
+        await views_command.plan(session, "gap", json.dumps(PLAN | {"ranges": [[1, 9]]}).encode(), dry_run=False)
 
 
 async def test_weights_of_a_stored_plan_may_be_stored_again(world: World) -> None:
-    at = await world.desk()
+    session = await world.session()
     ranges = [[0, 77, 0.5], [77, 1 << 32, 0.5]]
-    await views_command.plan(at, "hot", json.dumps(PLAN | {"ranges": ranges}).encode(), dry_run=False)
+    await views_command.plan(session, "hot", json.dumps(PLAN | {"ranges": ranges}).encode(), dry_run=False)
     ranges[0][2] = 0.75
     text = json.dumps(PLAN | {"ranges": ranges, "topic": "other"}).encode()
-    assert "would be stored with these weights" in await views_command.plan(at, "hot", text, dry_run=True)
-    assert "is stored with these weights" in await views_command.plan(at, "hot", text, dry_run=False)
-    assert "stored already" in await views_command.plan(at, "hot", text, dry_run=False)
-    (stored,) = at.catalog.plans
+    assert "would be stored with these weights" in await views_command.plan(session, "hot", text, dry_run=True)
+    assert "is stored with these weights" in await views_command.plan(session, "hot", text, dry_run=False)
+    assert "stored already" in await views_command.plan(session, "hot", text, dry_run=False)
+    (stored,) = session.catalog.plans
     assert (stored.weights, len(world.stored)) == ((0.75, 0.5), 2)
 
 
 async def test_of_two_plans_stored_at_the_same_time_the_first_stays(world: World) -> None:
     """Also after a compaction, which keeps the last record."""
-    at = await world.desk()
+    session = await world.session()
     first = Plan("hot", (0, 77), "orders")
-    await at.stored()
+    await session.until_read()
     handlers = world.brokers.handlers
     append = handlers[ApiKey.PRODUCE]
 
@@ -101,25 +101,25 @@ async def test_of_two_plans_stored_at_the_same_time_the_first_stays(world: World
     world.brokers.make(TOPIC)
     handlers[ApiKey.PRODUCE] = overtaken
     with pytest.raises(ViewsFailed, match="another client"):
-        await views_command.plan(at, "hot", json.dumps(PLAN).encode(), dry_run=False)
+        await views_command.plan(session, "hot", json.dumps(PLAN).encode(), dry_run=False)
     assert world.stored[-1] == (state_records.plan_key("hot"), state_records.plan_value(first))
 
 
 async def test_where_nothing_can_be_stored_a_plan_is_refused(world: World) -> None:
     """The identity lacks a right."""
-    at = await world.desk()
+    session = await world.session()
     world.brokers.refuse(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(ViewsFailed, match="DESCRIBE"):
-        await views_command.plan(at, "hot", json.dumps(PLAN).encode(), dry_run=False)
+        await views_command.plan(session, "hot", json.dumps(PLAN).encode(), dry_run=False)
 
 
 async def test_only_views_are_made_and_deleted(world: World) -> None:
     """A slip of the hand must not delete a topic with records."""
-    at = await world.desk()
+    session = await world.session()
     with pytest.raises(BadViewName):
-        await views_command.delete(at, ["orders"])
+        await views_command.delete(session, ["orders"])
     with pytest.raises(BadViewName):
-        await views_command.create(at, ["orders"])
+        await views_command.create(session, ["orders"])
 
 
 def test_a_line_describes_the_state_of_a_view() -> None:
@@ -136,7 +136,7 @@ def test_a_line_describes_the_state_of_a_view() -> None:
 
     def state(topic: str, partitions: int) -> str:
         entries = {"orders": entry("orders", b"b" * 16, 2), topic: entry(topic, b"v" * 16, partitions)}
-        return views_command._line(At(), topic, entries)[3]  # type: ignore[arg-type]
+        return views_command._described(At(), topic, entries)[3]  # type: ignore[arg-type]
 
     assert state(V, 4) == "ready"
     assert "grow" in state(V, 2)
@@ -145,7 +145,7 @@ def test_a_line_describes_the_state_of_a_view() -> None:
     assert "no plan" in state("__view.pnone.orders", 2)
     At.catalog.bind(V, Binding(b"v" * 16, b"o" * 16))
     assert "earlier" in state(V, 4)
-    assert "UNKNOWN_TOPIC" in views_command._line(At(), V, {V: entry(V, b"v" * 16, 4)})[3]  # type: ignore[arg-type]
+    assert "UNKNOWN_TOPIC" in views_command._described(At(), V, {V: entry(V, b"v" * 16, 4)})[3]  # type: ignore[arg-type]
 
 
 def test_commands_need_brokers_and_no_address_to_listen_on() -> None:

@@ -75,7 +75,7 @@ async def test_web_pages_never_change_anything_and_by_default_no_other_machine(
     assert (response[1]["forbidden"] == "") is may_change
 
 
-async def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_are_served_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     """Request over a socket, response as JSON; the peer is this machine."""
     world = World()
     world.configure("a/g", share_auto_offset_reset="earliest")

@@ -63,7 +63,7 @@ async def test_batches_are_bounded(brokers: TargetBrokers, autojump_clock: trio.
     assert [batches(brokers, partition) for partition in (0, 1)] == [[[b"aa"], [b"a long one"]], [[b"bb"]]]
 
 
-async def test_trouble_is_tried_again(brokers: TargetBrokers, autojump_clock: trio.testing.MockClock) -> None:
+async def test_failed_batch_is_sent_again(brokers: TargetBrokers, autojump_clock: trio.testing.MockClock) -> None:
     """A leader that moved, a connection that was cut: nothing is lost."""
     for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT):
         brokers.faults.add(Fault(api=ApiKey.PRODUCE, error=code))
@@ -71,7 +71,9 @@ async def test_trouble_is_tried_again(brokers: TargetBrokers, autojump_clock: tr
     assert (batches(brokers, 0) + batches(brokers, 1), sink.dropped) == ([[b"a"]], 0)
 
 
-async def test_it_is_given_up_after_a_while(brokers: TargetBrokers, autojump_clock: trio.testing.MockClock) -> None:
+async def test_batch_that_brokers_do_not_accept_in_time_is_dropped(
+    brokers: TargetBrokers, autojump_clock: trio.testing.MockClock
+) -> None:
     """A topic that is not there: the events are counted, and one line names it."""
     brokers.target.delete_topic("audit")
     received = Received()

@@ -185,7 +185,7 @@ async def test_admin_changes_decides_about_links_forms_and_releases(
     assert (code, site.held) == ((200, 0) if may_change else (403, RECORDS))
 
 
-async def test_what_is_no_change_has_no_form() -> None:
+async def test_path_without_a_change_has_no_form() -> None:
     site = Site()
     for path, expected in (
         ("/status/confirm/groups", 404),

@@ -81,7 +81,7 @@ def test_each_probe_has_its_own_response(serving_parts: Any, watch: Any, expecte
     assert ready(readiness(serving_parts, **watch)) == expected
 
 
-def test_who_stops_is_ready_for_nothing() -> None:
+def test_stopping_proxy_is_not_ready() -> None:
     """No new client should arrive."""
     assert ready(readiness(parts({}), stopping=True)) == (False, False, False)
 

@@ -54,7 +54,7 @@ async def test_a_trace_has_the_time_of_the_settings_unless_one_is_named() -> Non
             assert (await post(page, "begin", "app", seconds))[0] == HTTPStatus.UNPROCESSABLE_ENTITY
 
 
-async def test_who_may_change_nothing_begins_no_trace() -> None:
+async def test_client_without_the_right_to_change_something_cannot_begin_a_trace() -> None:
     with world() as w:
         status, body = await post(page_of(w), "begin", "app", forbidden="not from here")
         assert (status, body["reason"]) == (HTTPStatus.FORBIDDEN, "not from here")

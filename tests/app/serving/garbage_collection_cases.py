@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kafka_share_proxy.app.serving import garbage_collection
-from kafka_share_proxy.app.serving.garbage_collection import GROWTH_MAX, PORTION, Garbage
+from kafka_share_proxy.app.serving.garbage_collection import GROWTH_MAX, PORTION, FreezingCollector
 
 
 class Circle:
@@ -22,22 +22,24 @@ class Circle:
 @pytest.fixture
 def chores() -> Iterator[list[Callable[[], object]]]:
     """A process whose garbage is kept small, and the calls due at the end of the loop iteration."""
-    yield from kept_small(Garbage, lambda: True)
+    yield from kept_small(FreezingCollector, lambda: True)
 
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
     """The same while clients are connected, and where a full walk takes too long."""
     monkeypatch.setattr(garbage_collection, "WALK_S", 0.0)
-    yield from kept_small(Garbage, lambda: False)
+    yield from kept_small(FreezingCollector, lambda: False)
 
 
-def kept_small(garbage_class: type[Garbage], is_idle: Callable[[], bool]) -> Iterator[list[Callable[[], object]]]:
+def kept_small(
+    collector_class: type[FreezingCollector], is_idle: Callable[[], bool]
+) -> Iterator[list[Callable[[], object]]]:
     waiting: list[Callable[[], object]] = []
-    garbage = garbage_class(waiting.append, is_idle)
-    garbage.begin()
+    collector = collector_class(waiting.append, is_idle)
+    collector.begin()
     yield waiting
-    garbage.end()
+    collector.end()
     gc.unfreeze()
 
 
@@ -101,10 +103,10 @@ def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeyp
     walk_s = 60.0
     monkeypatch.setattr(garbage_collection, "WALK_S", walk_s)
     waiting: list[Callable[[], object]] = []
-    garbage = Garbage(waiting.append, lambda: False)
+    collector = FreezingCollector(waiting.append, lambda: False)
     before = garbage_collection.freeze()
     assert before < walk_s
-    garbage.begin(walk_s)
+    collector.begin(walk_s)
     alive = gc.get_freeze_count()
     lost = Circle()
     reference = weakref.ref(lost)
@@ -116,7 +118,7 @@ def test_a_walk_before_the_start_counts_towards_the_time_of_the_next_one(monkeyp
     gc.collect()
     work_off(waiting)
     assert reference() is not None, "a walk while clients are connected"
-    garbage.end()
+    collector.end()
     gc.unfreeze()
     assert survivors
 
@@ -168,26 +170,26 @@ def test_where_python_does_not_count_blocks_the_objects_are_counted(
 
 
 def test_what_a_start_leaves_is_collected_and_the_rest_is_frozen() -> None:
-    garbage = Garbage(lambda _callback: None)
-    garbage.begin()
+    collector = FreezingCollector(lambda _callback: None)
+    collector.begin()
     try:
         lost, survivor = Circle(), Circle()
         reference, before = weakref.ref(lost), gc.get_freeze_count()
         del lost
-        garbage.give_back()
+        collector.release_memory()
         assert (reference(), gc.get_freeze_count() > before) == (None, True)
         assert survivor not in gc.get_objects()
     finally:
-        garbage.end()
+        collector.end()
 
 
 def test_the_longest_collection_is_measured() -> None:
-    garbage = Garbage(lambda _callback: None)
-    garbage.begin()
+    collector = FreezingCollector(lambda _callback: None)
+    collector.begin()
     survivors = [Circle() for _ in range(1000)]
     gc.collect()
-    garbage.end()
+    collector.end()
     gc.unfreeze()
-    assert garbage.take_longest() > 0
-    assert garbage.take_longest() == 0
+    assert collector.take_longest() > 0
+    assert collector.take_longest() == 0
     assert survivors

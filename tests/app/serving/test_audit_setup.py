@@ -29,11 +29,11 @@ def set_up(world: World, **audit: object) -> audit_setup.AuditShipping | None:
     return audit_setup.set_up(config, world.services, "proxy:9092", client, WORKERS)
 
 
-def test_off_without_file_and_topic() -> None:
+def test_audit_is_off_without_file_and_topic() -> None:
     assert set_up(World()) is None
 
 
-def test_a_file_and_a_topic(tmp_path: Path) -> None:
+def test_events_are_written_to_a_file_and_a_topic(tmp_path: Path) -> None:
     shipping = set_up(World(), file=str(tmp_path / "a.jsonl"), topic="audit")
     assert shipping is not None
     assert [type(sink) for sink in shipping.sinks] == [AuditFile, AuditTopic]

@@ -65,7 +65,7 @@ def test_memory_that_is_hardly_used_or_not_only_ours_stays(left: str) -> None:
         (None, None, 0),
     ],
 )
-def test_who_wants_no_huge_pages_gets_none(
+def test_nothing_is_moved_if_huge_pages_are_disabled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, enabled: str | None, bytes_of_one: str | None, size: int
 ) -> None:
     monkeypatch.setattr(huge_pages, "HUGE_PAGES", tmp_path)
@@ -76,7 +76,7 @@ def test_who_wants_no_huge_pages_gets_none(
     assert huge_pages._huge_page_size() == size
 
 
-def test_nothing_is_done_where_there_is_no_such_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_moved_where_there_are_no_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert huge_pages.move() == 0
 

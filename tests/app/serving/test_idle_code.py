@@ -26,7 +26,7 @@ def test_code_as_in_its_file_can_be_unmapped() -> None:
         LIBRARY._replace(inode=0, path="[vdso]"),
     ],
 )
-def test_what_cannot_be_read_again_stays(mapping: Mapping) -> None:
+def test_memory_that_differs_from_its_file_is_not_unmapped(mapping: Mapping) -> None:
     """Relocated addresses, variables, memory without a file, and what other processes may change."""
     assert not idle_code._is_as_in_file(mapping)
 

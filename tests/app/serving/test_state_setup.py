@@ -98,7 +98,7 @@ def test_fleet_has_one_set_of_links() -> None:
 def test_a_proxy_is_known_by_its_name_or_else_by_its_address(name: str | None, instance: str) -> None:
     services_platform = platform(World().services)
     owner = state_setup.membership(config(cluster={"name": name}), services_platform, [SHARE_STATE])
-    assert owner._instance == instance.format(services_platform.address)
+    assert owner._member.instance == instance.format(services_platform.address)
 
 
 def test_links_carry_nothing_without_a_fleet() -> None:

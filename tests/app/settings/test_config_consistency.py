@@ -25,7 +25,7 @@ def mistakes_of(**settings: Any) -> dict[str, str]:
     }
 
 
-def test_what_works_has_no_mistakes() -> None:
+def test_valid_settings_have_no_mistakes() -> None:
     """The base of the tests below."""
     assert mistakes_of() == {}
     assert mistakes_of(cluster={"mode": "fleet", "peer": {"listen": "h:1", "secret": "x" * 16}}) == {}
@@ -139,7 +139,7 @@ def test_a_password_twice_is_a_mistake(tmp_path: Path) -> None:
     assert mistakes_of(upstream={"sasl": sasl}) == {}
 
 
-def test_files_that_are_not_there_are_named() -> None:
+def test_missing_files_are_named() -> None:
     """With the system's own words."""
     mistakes = mistakes_of(client_tls={"cert_file": "/nowhere/c", "key_file": "/nowhere/k"})
     assert mistakes == {

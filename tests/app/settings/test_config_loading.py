@@ -149,7 +149,7 @@ def test_a_wildcard_needs_an_advertised_host() -> None:
 @pytest.mark.parametrize(
     "text", ["", "9092", "kafka:", ":9092", "kafka:0", "kafka:65536", "kafka:９", "::1:9092", "a:-1"]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_address_is_refused(text: str) -> None:
     """HOST:PORT with a port from 1 to 65535, and nothing else."""
     with pytest.raises(ConfigError, match="listen"):
         config_loading.load({**REQUIRED, "listen": text}, {})

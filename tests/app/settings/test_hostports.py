@@ -25,14 +25,14 @@ def test_addresses_are_read(text: object, expected: Address) -> None:
 
 
 @given(st.text(), st.integers(1, 65535))
-def test_what_is_written_is_read_back(host: str, port: int) -> None:
+def test_formatted_address_is_parsed_to_the_same_value(host: str, port: int) -> None:
     """str() of an address is a way to write it."""
     if host and host == host.strip() and not host.startswith("[") and ":" not in host:
         assert parse_address(str(Address(host, port))) == Address(host, port)
 
 
 @pytest.mark.parametrize("wrong", ["", "a", "a:", ":1", "a:0", "a:65536", "a:x", "::1:9", None, 5, "a:１"])
-def test_what_is_no_address_is_refused(wrong: object) -> None:
+def test_invalid_address_is_refused(wrong: object) -> None:
     """With words that say how to write one."""
     with pytest.raises(ValueError, match=r"HOST:PORT|port must|IPv6"):
         parse_address(wrong)
@@ -45,14 +45,14 @@ def test_lists_and_maps_have_a_short_form() -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, {"a": 1}])
-def test_what_is_no_list_is_refused(wrong: object) -> None:
+def test_invalid_list_is_refused(wrong: object) -> None:
     """A number or a map is no list of servers."""
     with pytest.raises(ValueError, match="list of HOST:PORT"):
         parse_addresses(wrong)
 
 
 @pytest.mark.parametrize("wrong", [["a:1"], {"-1": "a:1"}, {"x": "a:1"}, "a:1"])
-def test_what_names_no_broker_is_refused(wrong: object) -> None:
+def test_invalid_broker_id_is_refused(wrong: object) -> None:
     """Broker ids are whole numbers from 0 on."""
     with pytest.raises(ValueError, match="broker id"):
         parse_nodes(wrong)
@@ -66,7 +66,7 @@ def test_networks_are_read_from_a_list_or_text() -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, {"a": 1}, ["10.1.0.0/33"], "10.1.2.3/16", "kafka.example"])
-def test_what_is_no_network_is_refused(wrong: object) -> None:
+def test_invalid_network_is_refused(wrong: object) -> None:
     """A host name is none: its addresses may change."""
     with pytest.raises(ValueError, match=r"network|host bits|IPv4"):
         parse_networks(wrong)

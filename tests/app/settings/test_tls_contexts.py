@@ -24,7 +24,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {path.stem: str(path) for path in Path(folder).iterdir()}
 
 
-def test_plain_text_where_nothing_is_set() -> None:
+def test_without_tls_settings_connections_are_plain_text() -> None:
     """No section, no TLS."""
     assert tls_contexts.towards_clients(ClientTls()) is None
     assert tls_contexts.towards_brokers(UpstreamTls()) is None

@@ -306,7 +306,7 @@ async def test_workers_hand_over_once_the_new_ones_are_linked_to_all_others(
 
     async def request_all(running: Mapping[int, Any], _method: str, _target: str) -> dict[int, Response]:
         requests.append(sorted(running))
-        assert proxy.supervisor._before is None, "nothing is handed over yet"
+        assert proxy.supervisor._ending is None, "nothing is handed over yet"
         if running.keys() == {0, 1}:
             return {}
         names = linked.pop(0)
@@ -364,7 +364,7 @@ async def test_workers_that_still_move_their_connections_are_given_time_before_o
 
     async with serving(proxy), trio.open_nursery() as nursery:
         draining: Any = Draining()
-        proxy.supervisor._before = draining
+        proxy.supervisor._ending = draining
 
         async def end() -> None:
             await trio.sleep(drains_s)

@@ -74,7 +74,9 @@ async def test_a_worker_that_joins_traces_for_the_rest_of_the_time(
     assert len(sent) == 3
 
 
-async def test_who_may_change_nothing_begins_no_trace(sent: list[tuple[str, str, str]]) -> None:
+async def test_client_without_the_right_to_change_something_cannot_begin_a_trace(
+    sent: list[tuple[str, str, str]],
+) -> None:
     trace = SupervisorTrace({0: worker(0)})
     response = await trace.response(AdminRequest(method="POST", parts=["begin", "app"], forbidden="no"))
     assert (response and response[0], sent) == (HTTPStatus.FORBIDDEN, [])

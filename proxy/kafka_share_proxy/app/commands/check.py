@@ -22,7 +22,7 @@ from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.serving import features, open_files
 from kafka_share_proxy.app.serving.composition import planned_routes
-from kafka_share_proxy.app.serving.open_files import Room
+from kafka_share_proxy.app.serving.open_files import ClientCapacity
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.hostports import PORT_MAX
@@ -57,7 +57,7 @@ class Findings:
     """Reason why the proxy's own identity is not sufficient for Metadata."""
     of_features: dict[str, Any] = field(default_factory=dict)
     """Findings of each feature's own check."""
-    room: Room | None = None
+    capacity: ClientCapacity | None = None
     """Number of clients that the limit of open files allows, if the proxy runs with the same limit as this command."""
     listening: tuple[Listening, ...] = ()
     certificate: CertificateNames | None = None
@@ -95,7 +95,7 @@ def run(config: Config, *, apis: bool = False) -> bool:
     tls_contexts.towards_clients(config.client_tls)
     tls_contexts.between_proxies(config.cluster.peer.tls)
     findings = trio.run(inspect, config, own)
-    findings.room = open_files.expected_room(config.named_limits.connections)
+    findings.capacity = open_files.expected_capacity(config.named_limits.connections)
     findings.listening = check_listeners.try_all(config, findings.brokers)
     findings.certificate = check_certificate.coverage(config, findings.brokers)
     verdict = judge(config, findings)
@@ -176,7 +176,7 @@ def judge(config: Config, findings: Findings) -> Verdict:
     offered = features.offer(config, findings.cluster)
     common = effective_versions.common(each_version.ranges for each_version in findings.versions.values())
     obstacles, remarks = list[str](), list[str]()
-    _judge_room(config, findings, obstacles, remarks)
+    _judge_capacity(config, findings, obstacles, remarks)
     if all(findings.servers.values()):
         obstacles += [f"no bootstrap server can be used: {trouble}" for trouble in findings.servers.values()]
     else:
@@ -223,10 +223,10 @@ def _ports(config: Config, findings: Findings) -> list[str]:
     ]
 
 
-def _judge_room(config: Config, findings: Findings, obstacles: list[str], remarks: list[str]) -> None:
-    lacks = "" if findings.room is None else open_files.shortage(findings.room, config.named_limits.connections)
-    if lacks and findings.room is not None:
-        (remarks if findings.room.connections else obstacles).append(lacks)
+def _judge_capacity(config: Config, findings: Findings, obstacles: list[str], remarks: list[str]) -> None:
+    lacks = "" if findings.capacity is None else open_files.shortage(findings.capacity, config.named_limits.connections)
+    if lacks and findings.capacity is not None:
+        (remarks if findings.capacity.connections else obstacles).append(lacks)
 
 
 def _judge_identities(config: Config, findings: Findings, obstacles: list[str], remarks: list[str]) -> None:
@@ -275,9 +275,9 @@ def show(config: Config, findings: Findings, verdict: Verdict, console: Console,
     for line in _features(config, findings, verdict):
         console.print(printable(line), soft_wrap=True, highlight=False, markup=False)
     console.print(printable(_identity(config, findings)), markup=False)
-    if findings.room is not None:
-        room = findings.room
-        console.print(f"Client connections: up to {room.connections} (limit of open files: {room.files}).")
+    if findings.capacity is not None:
+        capacity = findings.capacity
+        console.print(f"Client connections: up to {capacity.connections} (limit of open files: {capacity.files}).")
     if apis:
         console.print(_apis(config, findings, verdict))
     else:

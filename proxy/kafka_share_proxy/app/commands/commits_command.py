@@ -82,7 +82,7 @@ class _GroupReader:
         self._nodes, self._group = nodes, group
 
     async def partitions(self) -> list[CommittedPartition]:
-        """Raises ProxyError."""
+        """Return the commits of the group on all partitions. Raises ProxyError."""
         stored, committed = await self._stored(), await self._committed()
         topic_ids = await self._topic_ids({topic_partition.topic for topic_partition in committed})
         partitions = []
@@ -101,7 +101,7 @@ class _GroupReader:
         return partitions
 
     async def exists(self) -> bool:
-        """Raises ProxyError."""
+        """Return True if the coordinator lists the group. Raises ProxyError."""
         request = messages.ListGroupsRequest(states_filter=[], types_filter=[])
         coordinator = await self._nodes.coordinator(CoordinatorOf.GROUP, self._group)
         async with self._nodes.connection(coordinator) as opened:

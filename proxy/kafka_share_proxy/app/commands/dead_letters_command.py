@@ -31,7 +31,7 @@ TRIES, PAUSE_S = 5, 1.0
 
 
 def conditions_of(texts: Sequence[str]) -> list[Condition]:
-    """Raises BadCondition."""
+    """Parse the texts of --where. Raises BadCondition."""
     return [Condition.parse(text) for text in texts]
 
 

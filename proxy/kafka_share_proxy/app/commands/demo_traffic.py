@@ -233,7 +233,7 @@ def done(clients: Sequence[Client]) -> set[RecordPlace]:
 
 
 def until_done(clients: Sequence[Client], count: int, timeout_s: float) -> Iterator[int]:
-    """Yield repeatedly until it is `count`. Raises TrafficFailed."""
+    """Yield the number of processed records repeatedly, until it is `count`. Raises TrafficFailed."""
     end = time.monotonic() + timeout_s
     while (processed := len(done(clients))) < count:
         yield processed
@@ -247,6 +247,6 @@ def until_done(clients: Sequence[Client], count: int, timeout_s: float) -> Itera
 
 
 def shares_of_slots(clients: Sequence[Client], slots: int) -> list[float]:
-    """See views/README.md rule 3."""
+    """Return the share of all records that each slot of a view has (views/README.md rule 3)."""
     counts = Counter(record.partition % slots for record in done(clients))
     return [counts[slot] / counts.total() for slot in range(slots)]

@@ -26,7 +26,7 @@ POLL_EVERY_S = 0.2
 ROWS_MAX = 50
 """Maximum number of rows of one table on a screen."""
 
-View = Mapping[str, Any]
+Body = Mapping[str, Any]
 
 
 class NoResponse(ProxyError):
@@ -57,7 +57,7 @@ def _reason(body: Any, status: int) -> str:
 
 
 def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, console: Console | None = None) -> None:
-    """Raises NoResponse."""
+    """Print all groups or one, as tables or JSON; with `watch` until interrupted. Raises NoResponse."""
     console = console or terminal.console()
     path = "/groups" if group is None else f"/groups/{quote(group, safe='')}"
     render = all_groups if group is None else one_group
@@ -109,41 +109,41 @@ def move(admin: Address, group: str, action: str, wait_s: int, *, force: bool) -
     return "\n".join(map(printable, lines))
 
 
-def all_groups(view: View) -> RenderableType:
+def all_groups(body: Body) -> RenderableType:
     """Render one line per group."""
     columns = ("GROUP", "STATE", "MEMBERS", "PARTITIONS", "ACQUIRED", "RENEWED", "DELAYED", "DEAD WAITING", "BLOCKED")
     table = Table(*columns, box=None, pad_edge=False)
-    for line in view["groups"]:
+    for line in body["groups"]:
         figures = (line["members"], line["partitions"], line["acquired"], line["renewed"])
         waiting = (line.get("delayed", 0), line.get("dead_letters_waiting", 0))
         _add(table, line["group"], line["state"], *map(str, figures + waiting), _seconds(line["oldest_blocked_s"]))
-    resting = view["resting_partitions"]
+    resting = body["resting_partitions"]
     notes = [f"{resting} idle partitions rest"] if resting else []
-    if not view.get("complete", True):
-        notes.append(f"This list is not complete: {printable(view['reason'])}.")
+    if not body.get("complete", True):
+        notes.append(f"This list is not complete: {printable(body['reason'])}.")
     return Group(table, *map(Text, notes)) if notes else table
 
 
-def one_group(view: View) -> RenderableType:
+def one_group(body: Body) -> RenderableType:
     """Render members, partitions and locks of a group."""
-    title = Text(printable(f"{view['group']}  {view['state']}  epoch {view['epoch']}"))
-    parts: list[RenderableType] = [title, "", _members(view), "", _partitions(view), "", _locks(view)]
-    if view.get("blocked_keys"):
-        parts += ["", _blocked_keys(view)]
-    if letters := view.get("dead_letters"):
+    title = Text(printable(f"{body['group']}  {body['state']}  epoch {body['epoch']}"))
+    parts: list[RenderableType] = [title, "", _members(body), "", _partitions(body), "", _locks(body)]
+    if body.get("blocked_keys"):
+        parts += ["", _blocked_keys(body)]
+    if letters := body.get("dead_letters"):
         reason = letters["not_written_because"]
         trouble = f"; not written at present: {reason}" if reason else ""
-        waiting = sum(each.get("dead_letters_waiting", 0) for each in view["partitions"])
+        waiting = sum(each.get("dead_letters_waiting", 0) for each in body["partitions"])
         figures = f"{letters['written']} written since the start of the proxy, {waiting} waiting"
         parts += ["", Text(printable(f"dead letters to {letters['topic']}: {figures}{trouble}"))]
-    if view.get("delayed"):  # a proxy of an earlier version does not have it
-        parts += ["", _delayed(view)]
+    if body.get("delayed"):  # a proxy of an earlier version does not have it
+        parts += ["", _delayed(body)]
     return Group(*parts)
 
 
-def _members(view: View) -> RenderableType:
+def _members(body: Body) -> RenderableType:
     table = Table("MEMBER", "CLIENT", "HOST", "ASSIGNED", "ACQUIRED", "RENEWALS", "SESSION ENDS IN", box=None)
-    for member in view["members"][:ROWS_MAX]:
+    for member in body["members"][:ROWS_MAX]:
         assigned = ", ".join(f"{name}:{terminal.number_ranges(parts)}" for name, parts in member["assigned"].items())
         _add(
             table,
@@ -155,22 +155,22 @@ def _members(view: View) -> RenderableType:
             str(member["renewals_most"]),
             _seconds(member["session_ends_in_s"]),
         )
-    return _more(table, len(view["members"]))
+    return _more(table, len(body["members"]))
 
 
-def _partitions(view: View) -> RenderableType:
+def _partitions(body: Body) -> RenderableType:
     table = Table("PARTITION", "START", "END", "FREE", "ACQUIRED", "OLDEST", "BLOCKED", "HELD BY", "RENEWALS", box=None)
-    for each in view["partitions"][:ROWS_MAX]:
+    for each in body["partitions"][:ROWS_MAX]:
         figures = (each["start_offset"], each["end_offset"], each["available"], each["acquired"])
         oldest = (_or_dash(each["oldest_unsettled"]), _seconds(each["oldest_blocked_s"]))
         holder = (each["oldest_held_by"] or "-", _or_dash(each["oldest_renewals"]))
         _add(table, f"{each['topic']}-{each['partition']}", *map(str, figures), *oldest, *holder)
-    return _more(table, len(view["partitions"]) + view["partitions_left_out"])
+    return _more(table, len(body["partitions"]) + body["partitions_left_out"])
 
 
-def _locks(view: View) -> RenderableType:
+def _locks(body: Body) -> RenderableType:
     table = Table("PARTITION", "OFFSETS", "MEMBER", "DELIVERY", "HELD", "ENDS IN", "RENEWALS", box=None)
-    for lock in view["locks"][:ROWS_MAX]:
+    for lock in body["locks"][:ROWS_MAX]:
         _add(
             table,
             f"{lock['topic']}-{lock['partition']}",
@@ -181,12 +181,12 @@ def _locks(view: View) -> RenderableType:
             _seconds(lock["ends_in_s"]),
             str(lock["renewals"]),
         )
-    return _more(table, len(view["locks"]) + view["locks_left_out"])
+    return _more(table, len(body["locks"]) + body["locks_left_out"])
 
 
-def _blocked_keys(view: View) -> RenderableType:
+def _blocked_keys(body: Body) -> RenderableType:
     table = Table("PARTITION", "KEY HASH", "BEHIND OFFSET", "RECORDS WAITING", "BLOCKED", box=None)
-    for each in view["blocked_keys"]:
+    for each in body["blocked_keys"]:
         _add(
             table,
             f"{each['topic']}-{each['partition']}",
@@ -198,9 +198,9 @@ def _blocked_keys(view: View) -> RenderableType:
     return table
 
 
-def _delayed(view: View) -> RenderableType:
+def _delayed(body: Body) -> RenderableType:
     table = Table("PARTITION", "OFFSETS", "DELIVERY", "AVAILABLE IN", box=None)
-    for each in view["delayed"][:ROWS_MAX]:
+    for each in body["delayed"][:ROWS_MAX]:
         offsets = f"{each['first']}-{each['last']}"
         _add(
             table,
@@ -209,7 +209,7 @@ def _delayed(view: View) -> RenderableType:
             str(each["delivery_count"]),
             _seconds(each["due_in_s"]),
         )
-    return _more(table, len(view["delayed"]) + view["delayed_left_out"])
+    return _more(table, len(body["delayed"]) + body["delayed_left_out"])
 
 
 def _add(table: Table, *cells: str) -> None:

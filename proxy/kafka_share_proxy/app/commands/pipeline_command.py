@@ -411,7 +411,8 @@ def _note(line: str) -> None:
 def _store(config: Config, plan_id: str, topic: str, text: str) -> None:
     from kafka_share_proxy.app.commands import views_command
 
-    typer.echo(views_command.run(config, lambda at: views_command.plan(at, plan_id, text.encode(), dry_run=False)))
+    line = views_command.run(config, lambda session: views_command.plan(session, plan_id, text.encode(), dry_run=False))
+    typer.echo(line)
     typer.echo(
         f"let a group without members go on with it: kafka-share-proxy views migrate GROUP "
         f"--from {topic} --to __view.p{plan_id}.{topic}"

@@ -39,15 +39,17 @@ from kafka_share_proxy.wire.values import Address
 T = TypeVar("T")
 
 CHECK_S = 1.0
+"""Seconds between two lookups of the topic with the stored facts."""
 DELETE_S = 10.0
+"""Maximum seconds for the deletion of a topic."""
 
 
 class ViewsFailed(ProxyError):
     """A command did not complete. The text names what is left to do."""
 
 
-class Desk:
-    """Clients and state of a command."""
+class ViewsSession:
+    """Connections of one command to the brokers, and the stored facts about views."""
 
     def __init__(self, config: Config, nursery: trio.Nursery) -> None:
         self.config = config
@@ -58,11 +60,11 @@ class Desk:
         """Reason why the stored facts were not read at the last attempt."""
         new_client = partial(at_brokers.cluster_client, config)
         self.nodes = OpenNodes(new_client())
-        self.port = ClusterClientConnection(new_client())
-        self.store = ViewState(self.catalog, new_client, CHECK_S, self._note)
-        self.keeper = ViewCreation(self.catalog, config.views, self.store, TrioTimers(nursery), self._note)
-        nursery.start_soon(self.port.run)
-        nursery.start_soon(self.store.run)
+        self.connection = ClusterClientConnection(new_client())
+        self.state = ViewState(self.catalog, new_client, CHECK_S, self._note)
+        self.creation = ViewCreation(self.catalog, config.views, self.state, TrioTimers(nursery), self._note)
+        nursery.start_soon(self.connection.run)
+        nursery.start_soon(self.state.run)
 
     def _note(self, event: str, /, **context: Any) -> None:
         if event == "view-state-not-read":
@@ -74,7 +76,7 @@ class Desk:
     async def prepare(self, topics: Iterable[str], *, missing: Missing) -> dict[str, ViewOutcome]:
         """Make views ready as far as possible. Raises BadViewName."""
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
-        return await drive(self.keeper.prepare(self.port, names, missing=missing))
+        return await drive(self.creation.prepare(self.connection, names, missing=missing))
 
     async def all_views(self) -> tuple[list[str], dict[str, TopicEntry], dict[int, Address]]:
         """Return the names of all views, the Metadata entries of all topics, and the addresses of the brokers."""
@@ -83,23 +85,23 @@ class Desk:
         brokers = self.nodes.client.broker_addresses(response)
         return sorted(name for name in entries if is_view(name)), entries, brokers
 
-    async def stored(self) -> None:
-        """Raises ViewsFailed."""
-        synced = self.store.synced()
+    async def until_read(self) -> None:
+        """Wait until the stored facts are read. Raises ViewsFailed if they cannot be."""
+        synced = self.state.synced()
         with trio.move_on_after(self.config.views.create_wait_s) as scope:
             await until_settled(synced)
-        if scope.cancelled_caught or self.store.off:
-            raise ViewsFailed(self.store.off or f"{state_records.TOPIC} cannot be read{self.unread}")
+        if scope.cancelled_caught or self.state.off:
+            raise ViewsFailed(self.state.off or f"{state_records.TOPIC} cannot be read{self.unread}")
 
-    async def keep(self, key: bytes, value: bytes | None) -> None:
+    async def store_fact(self, key: bytes, value: bytes | None) -> None:
         """Store a fact durably. Raises ProxyError."""
-        stored = self.store.store(key, value)
+        stored = self.state.store(key, value)
         await until_settled(stored)
         stored.result()
 
 
 def parse_view(topic: str, slots_max: int) -> ViewName:
-    """Raises BadViewName."""
+    """Return the view that a topic name names. Raises BadViewName if it names none."""
     name = parse(topic, slots_max)
     if name is None:
         raise BadViewName(f"{topic!r} is no view: write __view.r<slots>.<topic>, s<slots> or p<plan>")
@@ -107,10 +109,10 @@ def parse_view(topic: str, slots_max: int) -> ViewName:
 
 
 @asynccontextmanager
-async def desk(config: Config) -> AsyncIterator[Desk]:
-    """Open a desk, and close everything at the end."""
+async def open_session(config: Config) -> AsyncIterator[ViewsSession]:
+    """Open a session, and close its connections at the end."""
     async with trio.open_nursery() as nursery:
-        opened = Desk(config, nursery)
+        opened = ViewsSession(config, nursery)
         try:
             yield opened
         finally:
@@ -120,97 +122,97 @@ async def desk(config: Config) -> AsyncIterator[Desk]:
                 await opened.nodes.client.aclose()
 
 
-def run(config: Config, command: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
+def run(config: Config, command: Callable[[ViewsSession], Coroutine[Any, Any, T]]) -> T:
     """Run one command to its end. Raises ProxyError."""
 
     async def main() -> T:
-        async with desk(config) as opened:
+        async with open_session(config) as opened:
             return await command(opened)
 
     return at_brokers.run(main)
 
 
-async def create(at: Desk, topics: Sequence[str]) -> list[str]:
-    """Return a line for each. Raises ViewsFailed."""
-    return _report(at, await at.prepare(topics, missing=Missing.CREATE))
+async def create(session: ViewsSession, topics: Sequence[str]) -> list[str]:
+    """Create views, and return a line for each. Raises ViewsFailed."""
+    return _report(session, await session.prepare(topics, missing=Missing.CREATE))
 
 
-async def grow(at: Desk, topics: Sequence[str]) -> list[str]:
+async def grow(session: ViewsSession, topics: Sequence[str]) -> list[str]:
     """Make views follow their bases: all views if none is named. Raises ViewsFailed."""
-    names = list(topics) or (await at.all_views())[0]
-    valid_names = [name for name in names if topics or _is_good(name)]
-    return _report(at, await at.prepare(valid_names, missing=Missing.LEAVE))
+    names = list(topics) or (await session.all_views())[0]
+    valid_names = [name for name in names if topics or _is_valid_view(name)]
+    return _report(session, await session.prepare(valid_names, missing=Missing.LEAVE))
 
 
-def _is_good(topic: str) -> bool:
+def _is_valid_view(topic: str) -> bool:
     try:
         return parse(topic) is not None
     except BadViewName:
         return False
 
 
-def _report(at: Desk, outcomes: dict[str, ViewOutcome]) -> list[str]:
+def _report(session: ViewsSession, outcomes: dict[str, ViewOutcome]) -> list[str]:
     lines, failed = [], []
     for topic, outcome in sorted(outcomes.items()):
-        view = at.catalog.by_name(topic)
+        view = session.catalog.by_name(topic)
         if outcome.code == ErrorCode.NONE and view is not None:
             lines.append(f"{topic}: {view.partitions} partitions, {view.slots} for each of {outcome.name.base}")
-            if at.reasons.get(topic):
-                failed.append(f"{topic}: {at.reasons[topic]}")
+            if session.reasons.get(topic):
+                failed.append(f"{topic}: {session.reasons[topic]}")
         else:
-            failed.append(f"{topic}: {at.reasons.get(topic) or error_name(outcome.code)}")
+            failed.append(f"{topic}: {session.reasons.get(topic) or error_name(outcome.code)}")
     if failed:
         raise ViewsFailed("\n".join([*lines, *failed]))
     return lines
 
 
-async def delete(at: Desk, topics: Sequence[str]) -> list[str]:
-    """Raises ViewsFailed."""
+async def delete(session: ViewsSession, topics: Sequence[str]) -> list[str]:
+    """Delete views and what is stored about them, and return a line for each. Raises ViewsFailed."""
     for topic in topics:
         if not is_view(topic):
             raise BadViewName(f"{topic!r} is no view")
-    entries = await drive(broker_requests.request_topics(at.port, topics))
+    entries = await drive(broker_requests.request_topics(session.connection, topics))
     lines, failed = [], []
     for topic in dict.fromkeys(topics):
         if entries[topic].error_code != ErrorCode.NONE:
             failed.append(f"{topic}: {error_name(entries[topic].error_code)}")
             continue
-        code, text = await drive(broker_requests.delete(at.port, bytes(entries[topic].topic_id), DELETE_S))
+        code, text = await drive(broker_requests.delete(session.connection, bytes(entries[topic].topic_id), DELETE_S))
         if code != ErrorCode.NONE:
             failed.append(f"{topic}: {text or error_name(code)}")
             continue
         with suppress(ViewsFailed):  # if nothing can be stored, nothing is stored
-            await at.stored()
-            if at.catalog.binding(topic) is not None:
-                await at.keep(state_records.binding_key(topic), None)
+            await session.until_read()
+            if session.catalog.binding(topic) is not None:
+                await session.store_fact(state_records.binding_key(topic), None)
         lines.append(f"{topic}: deleted")
     if failed:
         raise ViewsFailed("\n".join([*lines, *failed]))
     return lines
 
 
-async def plan(at: Desk, plan_id: str, text: bytes, *, dry_run: bool) -> str:
+async def plan(session: ViewsSession, plan_id: str, text: bytes, *, dry_run: bool) -> str:
     """Check a plan and store it. Raises BadPlan, ViewsFailed."""
     read = read_plan(plan_id, text)
-    await at.stored()
-    stored = at.catalog.plan(plan_id)
+    await session.until_read()
+    stored = session.catalog.plan(plan_id)
     if stored is not None and stored.starts != read.starts:
         raise ViewsFailed(f"there is another plan {plan_id!r}, and plans never change: give this one another name")
     is_news = stored is None or (bool(read.weights) and stored.weights != read.weights)
     if is_news and not dry_run:
         merged = read if stored is None else replace(stored, weights=read.weights)
-        await at.keep(state_records.plan_key(plan_id), state_records.plan_value(merged))
+        await session.store_fact(state_records.plan_key(plan_id), state_records.plan_value(merged))
         if stored is None:
-            await _check_first(at, read)
+            await _check_first(session, read)
     outcome = "would be stored" if dry_run else "is stored"
     if stored is not None:
         outcome = "is stored already" if not is_news else outcome + " with these weights"
     return f"plan {plan_id} {outcome}: {read.slots} ranges; read it as __view.p{plan_id}.{read.topic or '<topic>'}"
 
 
-async def _check_first(at: Desk, written: Plan) -> None:
+async def _check_first(session: ViewsSession, written: Plan) -> None:
     """Restore the first plan of this name, and raise ViewsFailed, if it is another writer's."""
-    topic = ViewTopic(at_brokers.cluster_client(at.config))
+    topic = ViewTopic(at_brokers.cluster_client(session.config))
     try:
         key = state_records.plan_key(written.plan_id)
         values = [value for name, value in await topic.all() if name == key and value is not None]
@@ -224,40 +226,42 @@ async def _check_first(at: Desk, written: Plan) -> None:
         raise ViewsFailed(f"another client stored another plan {written.plan_id!r} just now; it stays")
 
 
-async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) -> tuple[str, dict[int, int]]:
-    """Return the new topic and its offsets. Raises CannotMigrate."""
-    bases = {topic: _base(at, topic) for topic in (old, new)}
+async def migrate(
+    session: ViewsSession, group: str, old: str, new: str, *, dry_run: bool
+) -> tuple[str, dict[int, int]]:
+    """Commit a group's start offsets on another view. Return the new topic and the offsets. Raises CannotMigrate."""
+    bases = {topic: _base(session, topic) for topic in (old, new)}
     if old == new or bases[old] != bases[new]:
         raise CannotMigrate(f"{old} and {new} are not two views of one topic")
-    await at.stored()
-    outcomes = await at.prepare([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
+    await session.until_read()
+    outcomes = await session.prepare([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
     if is_view(new) and outcomes[new].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not dry_run:
-        outcomes |= await at.prepare([new], missing=Missing.CREATE)
-    _, entries, _ = await at.all_views()
+        outcomes |= await session.prepare([new], missing=Missing.CREATE)
+    _, entries, _ = await session.all_views()
     base = entries.get(bases[old])
     for topic, outcome in outcomes.items():
         if outcome.code != ErrorCode.NONE and not (dry_run and topic == new):
-            raise CannotMigrate(f"{topic}: {at.reasons.get(topic) or error_name(outcome.code)}")
+            raise CannotMigrate(f"{topic}: {session.reasons.get(topic) or error_name(outcome.code)}")
     if base is None:
         raise CannotMigrate(f"there is no topic {bases[old]}")
-    migration = Migration(at.nodes, group)
-    sliced = Sliced(new, _slots(at, new))
-    offsets = await migration.plan(Sliced(old, _slots(at, old)), sliced, base)
+    migration = Migration(session.nodes, group)
+    sliced = Sliced(new, _slots(session, new))
+    offsets = await migration.plan(Sliced(old, _slots(session, old)), sliced, base)
     if not dry_run:
         await migration.commit(sliced, offsets)
     return new, offsets
 
 
-def _base(at: Desk, topic: str) -> str:
-    name = parse(topic, at.config.views.slots_max)
+def _base(session: ViewsSession, topic: str) -> str:
+    name = parse(topic, session.config.views.slots_max)
     return topic if name is None else name.base
 
 
-def _slots(at: Desk, topic: str) -> int:
-    name = parse(topic, at.config.views.slots_max)
+def _slots(session: ViewsSession, topic: str) -> int:
+    name = parse(topic, session.config.views.slots_max)
     if name is None:
         return 1
-    stored = None if name.plan is None else at.catalog.plan(name.plan)
+    stored = None if name.plan is None else session.catalog.plan(name.plan)
     if name.plan is not None and stored is None:
         raise CannotMigrate(f"there is no plan {name.plan!r}")
     return cut_of(name, stored).slots
@@ -273,37 +277,42 @@ class ViewList:
     """A line for each group that reads a view."""
 
 
-async def listed(at: Desk) -> ViewList:
-    """Raises ProxyError."""
-    await at.stored()
-    names, entries, brokers = await at.all_views()
-    groups = await view_groups.groups_on_views(at.nodes, brokers.values()) if names else []
+async def listed(session: ViewsSession) -> ViewList:
+    """Return views, and the groups that read them. Raises ProxyError."""
+    await session.until_read()
+    names, entries, brokers = await session.all_views()
+    groups = await view_groups.groups_on_views(session.nodes, brokers.values()) if names else []
     return ViewList(
-        [_line(at, topic, entries) for topic in names], [each.line(_slots_of(at, each.view)) for each in groups]
+        [_described(session, topic, entries) for topic in names],
+        [each.line(_slots_of(session, each.view)) for each in groups],
     )
 
 
-def _slots_of(at: Desk, view: str) -> int:
-    """Return 1 if unknown."""
+def _slots_of(session: ViewsSession, view: str) -> int:
+    """Return the number of slots of a view. 1 if it is unknown."""
     try:
-        return _slots(at, view)
+        return _slots(session, view)
     except ProxyError:
         return 1
 
 
-def _line(at: Desk, topic: str, entries: Mapping[str, TopicEntry]) -> tuple[str, str, str, str]:
-    there = str(len(entries[topic].partitions or ()))
+def _described(session: ViewsSession, topic: str, entries: Mapping[str, TopicEntry]) -> tuple[str, str, str, str]:
+    partitions = str(len(entries[topic].partitions or ()))
     try:
-        name = parse_view(topic, at.config.views.slots_max)
-        slots = _slots(at, topic)
+        name = parse_view(topic, session.config.views.slots_max)
+        slots = _slots(session, topic)
     except ProxyError as error:
-        return topic, there, "-", str(error)
+        return topic, partitions, "-", str(error)
     base = broker_requests.state_of(entries.get(name.base))
     standing = judge(
-        slots, broker_requests.state_of(entries[topic]), base, at.catalog.binding(topic), at.config.views.partitions_max
+        slots,
+        broker_requests.state_of(entries[topic]),
+        base,
+        session.catalog.binding(topic),
+        session.config.views.partitions_max,
     )
     state = _STATES.get(standing.step) or standing.reason or f"{name.base}: {error_name(standing.code)}"
-    return topic, there, str(base.partitions) if base.partitions else "-", state
+    return topic, partitions, str(base.partitions) if base.partitions else "-", state
 
 
 _STATES = {
@@ -313,14 +322,14 @@ _STATES = {
 }
 
 
-def show_list(at: Desk, listing: ViewList) -> None:
+def show_list(session: ViewsSession, listing: ViewList) -> None:
     """Print views, plans, and groups that read views."""
     console = terminal.console()
     table = Table("VIEW", "PARTITIONS", "OF", "STATE", box=None, pad_edge=False)
     for line in listing.views:
         table.add_row(*map(cell, line))
     console.print(table, markup=False)
-    for each in at.catalog.plans:
+    for each in session.catalog.plans:
         console.print(printable(f"plan {each.plan_id}: {each.slots} ranges"), markup=False, highlight=False)
     for text in listing.groups:
         console.print(printable(text), markup=False, highlight=False)

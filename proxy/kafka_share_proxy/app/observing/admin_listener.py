@@ -46,7 +46,7 @@ LOOKUP_WAIT_S = 2.0
 """Maximum seconds that /metrics and the status page wait for look-ups at brokers. After that, they show the results of
 the look-up before.
 """
-WORDS = 4096
+TOKENS_PER_STEP = 4096
 """Tokens of JSON that are encoded in one step."""
 
 METRICS_PATH = b"/metrics"
@@ -90,6 +90,7 @@ class Probes:
     """Host names of this listener (`own_names`). Addresses are always accepted."""
 
     async def response(self, request: h11.Request, peer: str) -> Response:
+        """See Site."""
         return await _response(request, self, peer)
 
 
@@ -109,7 +110,7 @@ class Site(Protocol):
 
 
 async def open_admin(address: Address, notes: Notes) -> list[trio.SocketListener]:
-    """Raises OSError if the address is in use or not of this machine."""
+    """Open the listener, and log its address. Raises OSError if the address is in use or not of this machine."""
     try:
         opened = await trio.open_tcp_listeners(address.port, host=address.host)
     except OSError as error:
@@ -267,10 +268,12 @@ def _foreign_name(request: h11.Request, hosts: frozenset[str]) -> Response | Non
 
 
 async def page_response(page: Page) -> Response:
+    """Return the response with the JSON of a page, which is encoded in steps."""
     return Response(page[0], await _in_steps(_pieces(page[1])))
 
 
 def refusal(status: HTTPStatus, reason: str) -> Response:
+    """Return a response with a reason as JSON."""
     return Response(status, _json({"reason": reason}))
 
 
@@ -316,7 +319,7 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> Response
         may_change = probes.confirmations is not None and probes.confirmations.may_change(peer)
         is_offered = may_change and request.target.partition(b"?")[2] != READ_ONLY
         return Response(HTTPStatus.OK, await _in_steps(probes.status(is_offered)), HTML, status_html.HEADERS)
-    return _probed(request, path, probes)
+    return _probe_response(request, path, probes)
 
 
 async def _confirmation(
@@ -348,7 +351,7 @@ async def _finish_lookups(begins: Iterable[Callable[[], Promise[None]]]) -> None
             await until_settled(lookup)
 
 
-def _probed(request: h11.Request, path: bytes, probes: Probes) -> Response:
+def _probe_response(request: h11.Request, path: bytes, probes: Probes) -> Response:
     if request.method not in (b"GET", b"HEAD"):
         return Response(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
     if path == b"/livez":
@@ -356,10 +359,10 @@ def _probed(request: h11.Request, path: bytes, probes: Probes) -> Response:
     if path in probes.ready:
         ready, body = probes.ready[path]()
         return Response(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
-    return Response(HTTPStatus.NOT_FOUND, _json({"reason": _there_are(probes)}))
+    return Response(HTTPStatus.NOT_FOUND, _json({"reason": _available_paths(probes)}))
 
 
-def _there_are(probes: Probes) -> str:
+def _available_paths(probes: Probes) -> str:
     paths = ["/livez", *(path.decode() for path in probes.ready), METRICS_PATH.decode()]
     paths += [path.decode() for path in STATUS_PATHS[1:] if probes.status is not None]
     *listed, last = (*paths, *(f"/{path}" for path in probes.pages.paths))
@@ -395,8 +398,8 @@ async def _in_steps(pieces: Iterable[bytes]) -> bytes:
 
 
 def _pieces(body: Mapping[str, object]) -> Iterator[bytes]:
-    """Encode JSON in pieces of WORDS tokens each."""
+    """Encode JSON in pieces of TOKENS_PER_STEP tokens each."""
     words = json.JSONEncoder(indent=2, default=str).iterencode(body)
-    while piece := "".join(islice(words, WORDS)):
+    while piece := "".join(islice(words, TOKENS_PER_STEP)):
         yield piece.encode()
     yield b"\n"

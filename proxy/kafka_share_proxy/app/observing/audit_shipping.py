@@ -35,9 +35,11 @@ class Sink(Protocol):
     def offer(self, lines: Sequence[bytes]) -> None:
         """Queue lines for writing, or drop and count them."""
 
-    async def run(self) -> None: ...
+    async def run(self) -> None:
+        """Write until cancelled."""
 
-    async def written(self) -> None: ...
+    async def written(self) -> None:
+        """Wait until all queued lines are processed."""
 
 
 class AuditShipping:
@@ -64,6 +66,7 @@ class AuditShipping:
         self._lookup_requested = trio.Event()
 
     def dropped(self) -> Mapping[str, float]:
+        """Return the number of lost events by place: the queue, or a sink."""
         return {"queue": self.audit.log.dropped} | {sink.name: sink.dropped for sink in self.sinks}
 
     async def run(self) -> None:

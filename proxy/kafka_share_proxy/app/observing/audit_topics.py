@@ -46,6 +46,7 @@ class AuditedTopicNames:
         return self._known_name(topic_id) or self._names.get(topic_id) or topic_id.hex()
 
     def unknown(self, topic_ids: Iterable[bytes]) -> list[bytes]:
+        """Return the topic ids to look up: without a name, and not queried within RETRY_S."""
         now = self._now()
         return [
             topic_id
@@ -56,6 +57,7 @@ class AuditedTopicNames:
         ]
 
     async def learn(self, topic_ids: Iterable[bytes]) -> None:
+        """Look up the names of unknown topics, at most QUERIED_MAX, for at most QUERY_S."""
         unknown = self.unknown(topic_ids)[:QUERIED_MAX]
         if not unknown:
             return

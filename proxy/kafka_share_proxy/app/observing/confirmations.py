@@ -45,8 +45,8 @@ class Sender(NamedTuple):
     """Sec-Fetch-Site header. Empty if missing: browsers send it to HTTPS and this machine only."""
 
 
-class Shown(NamedTuple):
-    """A page."""
+class HtmlPage(NamedTuple):
+    """Page with its HTTP status."""
 
     status: HTTPStatus
     body: Iterator[bytes]
@@ -64,7 +64,7 @@ class Confirmations:
         """Return True if a client of this address may change something (`admin_changes`)."""
         return not self._pages.forbidden(peer, from_page=False)
 
-    async def form(self, path: str, sender: Sender) -> Shown:
+    async def form(self, path: str, sender: Sender) -> HtmlPage:
         """Return the page with the form. `path`: the change, percent-encoded."""
         forbidden = self._pages.forbidden(sender.peer, from_page=False)
         if forbidden:
@@ -77,9 +77,9 @@ class Confirmations:
             return _refused(HTTPStatus.NOT_FOUND, NO_CHANGE)
         issued = int(self._now())
         html = confirmation_html.form(preview, f"{CONFIRM}{path}", {FIELD: f"{issued}.{self._signature(issued, path)}"})
-        return Shown(HTTPStatus.OK, html)
+        return HtmlPage(HTTPStatus.OK, html)
 
-    async def change(self, path: str, sender: Sender, body: bytes) -> Shown:
+    async def change(self, path: str, sender: Sender, body: bytes) -> HtmlPage:
         """Make the change, and return the page with its result."""
         if sender.origin not in (f"http://{sender.host}", f"https://{sender.host}") or not sender.host:
             return _refused(HTTPStatus.FORBIDDEN, FOREIGN)
@@ -91,7 +91,7 @@ class Confirmations:
         if page is None:
             return _refused(HTTPStatus.NOT_FOUND, NO_CHANGE)
         status, result = page
-        return Shown(status, confirmation_html.result(status, result))
+        return HtmlPage(status, confirmation_html.result(status, result))
 
     def _signature(self, issued: int, path: str) -> str:
         return hmac.new(self._secret, f"{issued} {path}".encode(), hashlib.sha256).hexdigest()
@@ -113,6 +113,6 @@ def _token(body: bytes) -> str:
     return fields.get(FIELD, [""])[0]
 
 
-def _refused(status: HTTPStatus, reason: str) -> Shown:
+def _refused(status: HTTPStatus, reason: str) -> HtmlPage:
     body: Mapping[str, Any] = {"reason": reason}
-    return Shown(status, confirmation_html.result(status, body))
+    return HtmlPage(status, confirmation_html.result(status, body))

@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.definitions import registry
 if TYPE_CHECKING:
     from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
     from kafka_share_proxy.app.serving.composition import ServingParts
-    from kafka_share_proxy.app.serving.garbage_collection import Garbage
+    from kafka_share_proxy.app.serving.garbage_collection import FreezingCollector
     from kafka_share_proxy.durable.state_home import StateHome
     from kafka_share_proxy.forwarding.plane_statistics import PlaneStatistics
     from kafka_share_proxy.forwarding.served_times import ServedTimes
@@ -55,10 +55,10 @@ def of_iterations(metrics: Metrics, iterations: Iterations) -> None:
     metrics.add("turns_over", "counter", over, iterations.over, "seconds")
 
 
-def of_garbage(metrics: Metrics, garbage: Garbage) -> None:
+def of_garbage(metrics: Metrics, collector: FreezingCollector) -> None:
     """Add the durations of garbage collections, during which clients wait."""
     longest = "Longest garbage collection since the last scrape."
-    metrics.add("garbage_collection_longest_seconds", "gauge", longest, garbage.take_longest)
+    metrics.add("garbage_collection_longest_seconds", "gauge", longest, collector.take_longest)
 
 
 def of_parts(metrics: Metrics, parts: ServingParts) -> None:

@@ -292,6 +292,7 @@ def trace(error: BaseException) -> str:
 
 
 def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stderr) -> Emit:
+    """Return a function that writes a line for each event."""
     structlog = _structlog()
     processors: list[Any] = [_level_name, structlog.processors.TimeStamper(fmt="iso", utc=True)]
     if log_format == "json":

@@ -26,6 +26,7 @@ FEATURES: Kinds = (SHARE_GROUPS, INDIVIDUAL, VIEWS)
 
 
 def event_levels(kinds: Kinds = FEATURES) -> EventLevels:
+    """Return the level of each log event of the platform and of the features."""
     levels = dict(observe.EVENT_LEVELS)
     for kind in kinds:
         levels |= kind.events
@@ -33,10 +34,12 @@ def event_levels(kinds: Kinds = FEATURES) -> EventLevels:
 
 
 def decisive_topics(kinds: Kinds = FEATURES) -> list[str]:
+    """Return the topics whose existence decides what is served."""
     return [topic for kind in kinds for topic in kind.decisive_topics]
 
 
 def checks(config: Config) -> tuple[FeatureCheck, ...]:
+    """Return what each feature contributes to `check`."""
     candidates = (kind.check(_settings(config, kind)) for kind in FEATURES)
     return tuple(check for check in candidates if check is not None)
 
@@ -66,6 +69,7 @@ def build(config: Config, platform: Platform, kinds: Kinds = FEATURES) -> tuple[
 
 
 def handlers(features: Iterable[Feature]) -> dict[int, Served]:
+    """Return the handlers of all features by API key, those of one API as a chain in the order of their stages."""
     built = tuple(features)
     return in_order(feature.apis[stage] for stage in Stage for feature in built if stage in feature.apis)
 

@@ -1,4 +1,4 @@
-"""Garbage collection that does not walk through all live objects while clients wait.
+"""FreezingCollector collection that does not walk through all live objects while clients wait.
 
 Rule: loop/README.md 16. A cycle of frozen objects that becomes garbage stays in memory until a full walk. Connections
 leave no cycles (`forwarding.connection`, `loop.transports`).
@@ -30,14 +30,14 @@ COUNTED_AGAIN = 0.25
 """Least growth in blocks, relative to the objects alive after the last full walk, between two counts."""
 
 
-class Garbage:
-    """Collector that freezes surviving objects. One per process."""
+class FreezingCollector:
+    """Freezes the survivors of collections, so that later ones do not visit them. One per process."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], object]], None], is_idle: Callable[[], bool] = lambda: True
     ) -> None:
-        """Set up without effect. `call_soon` calls at the end of the loop iteration, as collections begin
-        anywhere. `is_idle`: returns True without clients.
+        """`call_soon` calls at the end of the loop iteration, as collections begin anywhere. `is_idle` returns True
+        without clients.
         """
         self._call_soon = call_soon
         self._is_idle = is_idle
@@ -55,18 +55,18 @@ class Garbage:
         self._longest_s = 0.0
 
     def begin(self, walked_s: float = 0.0) -> None:
-        """Return memory used only at startup to the system. `walked_s`: see `freeze`."""
+        """Freeze all present objects, and return memory that only the start used. `walked_s`: see `freeze`."""
         self._walk_s = walked_s + freeze()
         self._alive = self._count()
-        _give_back()
+        _trim_heap()
         gc.callbacks.append(self._collected)
 
-    def give_back(self) -> None:
+    def release_memory(self) -> None:
         """Return memory that was used since `begin`."""
         gc.collect()
         gc.freeze()
         self._count()
-        _give_back()
+        _trim_heap()
 
     def end(self) -> None:
         """Restore normal collections. Harmless without `begin`."""
@@ -74,6 +74,7 @@ class Garbage:
             gc.callbacks.remove(self._collected)
 
     def take_longest(self) -> float:
+        """Return the seconds of the longest collection since the previous call."""
         longest, self._longest_s = self._longest_s, 0.0
         return longest
 
@@ -87,9 +88,9 @@ class Garbage:
         self._portions += generation == MIDDLE
         if (generation == OLDEST or self._portions >= PORTION) and not self._planned:
             self._planned = True
-            self._call_soon(self._keep)
+            self._call_soon(self._freeze_survivors)
 
-    def _keep(self) -> None:
+    def _freeze_survivors(self) -> None:
         if self._portions >= PORTION:
             gc.collect()
         gc.freeze()
@@ -140,7 +141,7 @@ def share_one_arena() -> None:
         configure(ARENA_MAX, 1)
 
 
-def _give_back() -> None:
+def _trim_heap() -> None:
     """Return unused memory of the C library: 1.3 MiB after a start. Does nothing without glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

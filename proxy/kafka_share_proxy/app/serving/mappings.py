@@ -41,6 +41,7 @@ def advise(begin: int, size: int, advice: int) -> bool:
 
 
 def parse(lines: Iterable[str]) -> Iterator[Mapping]:
+    """Yield the mappings in the text of /proc/PID/smaps (proc_pid_smaps(5))."""
     head: list[str] = []
     kib: dict[str, int] = {}
     for line in lines:

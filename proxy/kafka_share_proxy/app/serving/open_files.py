@@ -11,16 +11,17 @@ import resource
 from contextlib import suppress
 from typing import NamedTuple
 
-KEPT = 256
+RESERVED = 256
 """Descriptors reserved for other uses than clients: listeners of the brokers, the admin listener and its connections
 (32), the proxy's own connections to brokers and other proxies, pending connects to several addresses, files, the event
 loop.
 """
-OF_A_CLIENT = 2
+PER_CLIENT = 2
+"""Descriptors of a client: its connection and its upstream connection."""
 
 
-class Room(NamedTuple):
-    """Capacity for clients under a limit of open files."""
+class ClientCapacity(NamedTuple):
+    """Number of clients that a limit of open files allows."""
 
     files: int
     """The soft limit."""
@@ -28,37 +29,38 @@ class Room(NamedTuple):
     """Possible client connections, at most the requested number."""
 
 
-def raise_limit(connections: int) -> Room:
-    room = expected_room(connections)
+def raise_limit(connections: int) -> ClientCapacity:
+    """Raise the soft limit as far as this number of client connections needs it and the system allows it."""
+    capacity = expected_capacity(connections)
     with suppress(ValueError, OSError):  # systems may allow less than the hard limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (room.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (capacity.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return Room(soft, _connection_room(soft, connections))
+    return ClientCapacity(soft, _possible_connections(soft, connections))
 
 
-def expected_room(connections: int) -> Room:
+def expected_capacity(connections: int) -> ClientCapacity:
     """Return the result that `raise_limit` would have, without changes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = OF_A_CLIENT * connections + KEPT
+    needed = PER_CLIENT * connections + RESERVED
     if soft == resource.RLIM_INFINITY:
-        return Room(needed, connections)
+        return ClientCapacity(needed, connections)
     reached = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     files = max(soft, reached)
-    return Room(files, _connection_room(files, connections))
+    return ClientCapacity(files, _possible_connections(files, connections))
 
 
-def shortage(room: Room, connections: int) -> str:
+def shortage(capacity: ClientCapacity, connections: int) -> str:
     """Return advice for the operator, or "" if all connections fit."""
-    if room.connections >= connections:
+    if capacity.connections >= connections:
         return ""
-    needed = OF_A_CLIENT * connections + KEPT
-    room_text = f"room for {room.connections} client connections, not limits.connections ({connections})"
-    if not room.connections:
-        room_text = "no room for client connections"
-    return f"the limit of open files ({room.files}) leaves {room_text}; raise its hard limit (ulimit -Hn) to {needed}"
+    needed = PER_CLIENT * connections + RESERVED
+    text = f"room for {capacity.connections} client connections, not limits.connections ({connections})"
+    if not capacity.connections:
+        text = "no room for client connections"
+    return f"the limit of open files ({capacity.files}) leaves {text}; raise its hard limit (ulimit -Hn) to {needed}"
 
 
-def _connection_room(files: int, connections: int) -> int:
+def _possible_connections(files: int, connections: int) -> int:
     if files == resource.RLIM_INFINITY:
         return connections
-    return min(connections, max(files - KEPT, 0) // OF_A_CLIENT)
+    return min(connections, max(files - RESERVED, 0) // PER_CLIENT)

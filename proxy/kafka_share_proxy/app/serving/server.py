@@ -29,7 +29,7 @@ from kafka_share_proxy.app.observing.status_page import StatusPage
 from kafka_share_proxy.app.observing.trace_page import TracePage
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, idle_code, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, advertised, cluster_client_settings, compose
-from kafka_share_proxy.app.serving.garbage_collection import Garbage
+from kafka_share_proxy.app.serving.garbage_collection import FreezingCollector
 from kafka_share_proxy.app.serving.reloading import Reloading
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
@@ -70,8 +70,8 @@ FIRST_USED = ("encodings.idna",)
 SCRAM = "scramp"
 """Library of the SCRAM mechanisms, 2.1 MiB with its imports. It is loaded only if the proxy logs in with SCRAM."""
 
-HAND_OVER, SPREAD = 0.3, 0.8
-"""Parts of `drain_s`: the first is for handing over share groups, and after the second all connections are closed."""
+HAND_OVER_SHARE, CLOSED_SHARE = 0.3, 0.8
+"""Fractions of `drain_s` after which share groups are handed over, and after which all connections are closed."""
 STILL_ACCEPTED_S = 0.5
 """Seconds after which no other retiring worker accepts clients either: a client that was closed twice waits for seconds
 (librdkafka: reconnect.backoff.max.ms).
@@ -105,13 +105,13 @@ def run(
         lines = observe.with_fields(lines, worker=seat.number)
     notes = observe.LogNotes(lines, level, levels=features.event_levels(kinds))
     sys.unraisablehook = partial(_note_ignored, notes)
-    config = _with_room(config, notes)
+    config = _with_possible_connections(config, notes)
     reactor = Reactor(new_pump, notes)
     try:
         read_again = partial(_read_again, read or (lambda: config))
         return reactor.run(Server(config, reactor, notes, kinds, read_again, seat, walked_s).main)
     except BaseExceptionGroup as group:
-        raise _innermost(group) from None
+        raise _only_error(group) from None
     finally:
         reactor.shut()
         sys.unraisablehook = sys.__unraisablehook__
@@ -191,11 +191,11 @@ class Server:
             {
                 reload_page.PATH: partial(reload_page.response, self._reloading.reload),
                 connections_page.PATH: ConnectionsPage(self._plane).response,
-                trace_page.PATH: TracePage(self._plane, lambda: self._config.trace, self._worker).response,
+                trace_page.PATH: TracePage(self._plane, lambda: self._config.trace, self._number).response,
                 **({} if seat is None else self._pages_of_worker(seat)),
             },
         )
-        self._garbage = Garbage(reactor.call_from_thread, self._is_idle)
+        self._collector = FreezingCollector(reactor.call_from_thread, self._is_idle)
         self._stop = trio.Event()
         self._parts: ServingParts | None = None
         """None until the cluster has responded."""
@@ -215,7 +215,7 @@ class Server:
             self._export_spans()
         metrics.of_events(self._metrics, notes)
         metrics.of_iterations(self._metrics, reactor.iterations)
-        metrics.of_garbage(self._metrics, self._garbage)
+        metrics.of_garbage(self._metrics, self._collector)
 
     async def main(self) -> int:
         """Run all phases in order. Return the exit status."""
@@ -235,7 +235,7 @@ class Server:
                 nursery.start_soon(self._reloading.watch)
                 await self._serve(nursery)
                 nursery.cancel_scope.cancel()
-            self._garbage.end()
+            self._collector.end()
             self._notes(observe.STOPPED)
             return ENDED
         self._notes(observe.STOPPED_AT_ONCE)
@@ -244,7 +244,7 @@ class Server:
     async def _serve(self, nursery: trio.Nursery) -> None:
         loaded = trio.Event()
         nursery.start_soon(_load_in_thread, needed_libraries(self._config), loaded)
-        snapshot = await _unless(self._stop, self._watch.first)
+        snapshot = await _unless_stopped(self._stop, self._watch.first)
         if snapshot is None:
             return  # stopped before the cluster responded
         self._parts = parts = compose(
@@ -267,7 +267,7 @@ class Server:
         parts.open(snapshot)
         await loaded.wait()
         # Current objects are permanent: a garbage collection must not walk through all of them while clients wait.
-        self._garbage.begin(self._walked_s)
+        self._collector.begin(self._walked_s)
         if not self._walked_s:
             huge_pages.move()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
@@ -291,7 +291,7 @@ class Server:
         """Return memory that only the start needed."""
         await trio.sleep(SETTLED_S)
         if self._is_idle():
-            self._garbage.give_back()
+            self._collector.release_memory()
             idle_code.unmap()
 
     def _blocked(self, seconds: float, calls: str) -> None:
@@ -329,16 +329,17 @@ class Server:
     async def _hand_over(self, parts: ServingParts, home: StateHome) -> None:
         """Let other proxies own all share groups. From then on connections that drain move to other workers."""
         parts.plane.admission.close()
-        with trio.move_on_after(HAND_OVER * self._config.drain_s):
+        with trio.move_on_after(HAND_OVER_SHARE * self._config.drain_s):
             await home.hand_over()
         if home.links is not None and self._spreads_drain:
-            parts.plane.moves_away = partial(home.links.move_away, self._worker)
+            parts.plane.moves_away = partial(home.links.move_away, self._number)
 
     def _spread(self) -> Spread | None:
+        """Return the times at which this worker closes connections, apart from those of other workers."""
         drain_s, workers = self._config.drain_s, self._config.worker_count
-        delay_s = min(STILL_ACCEPTED_S, (1 - SPREAD) * drain_s)
-        share = self._worker % workers / workers
-        seconds = (SPREAD - HAND_OVER) * drain_s - delay_s
+        delay_s = min(STILL_ACCEPTED_S, (1 - CLOSED_SHARE) * drain_s)
+        share = self._number % workers / workers
+        seconds = (CLOSED_SHARE - HAND_OVER_SHARE) * drain_s - delay_s
         return Spread(delay_s=delay_s, seconds=seconds, share=share) if drain_s else None
 
     def _export_spans(self) -> None:
@@ -420,7 +421,8 @@ class Server:
             self._parts.services.limits.take(config.named_limits, limits)
 
     @property
-    def _worker(self) -> int:
+    def _number(self) -> int:
+        """Number of this worker. 0 without workers."""
         return 0 if self._seat is None else self._seat.number
 
     def _plane(self) -> Plane | None:
@@ -447,34 +449,34 @@ class Server:
 
     def _topics(self) -> list[str]:
         """Return the topics whose leaders this proxy depends on."""
-        if self._parts is None:  # by these topics it is decided what is served
+        if self._parts is None:  # these topics decide what is served
             return features.decisive_topics(self._kinds)
         return [topic.name for topic in self._parts.services.topology.topics()]
 
 
-def _with_room(config: Config, notes: Notes) -> Config:
+def _with_possible_connections(config: Config, notes: Notes) -> Config:
     """Raise the limit of open files. Return the settings with as many client connections as it allows.
 
     Raises:
         ConfigError: not even one connection fits.
     """
     connections = config.named_limits.connections
-    room = open_files.raise_limit(connections)
-    lacks = open_files.shortage(room, connections)
+    capacity = open_files.raise_limit(connections)
+    lacks = open_files.shortage(capacity, connections)
     if not lacks:
         return config
-    if not room.connections:
+    if not capacity.connections:
         raise ConfigError(lacks)
-    notes(observe.CONNECTIONS_LOWERED, connections=room.connections, reason=lacks)
-    return config.with_connections(room.connections)
+    notes(observe.CONNECTIONS_LOWERED, connections=capacity.connections, reason=lacks)
+    return config.with_connections(capacity.connections)
 
 
 def _read_again(read: Callable[[], Config]) -> Config:
     """Read the settings in a thread, with as many client connections as at the start if the machine limits them."""
-    return _with_room(read(), lambda *_, **__: None)
+    return _with_possible_connections(read(), lambda *_, **__: None)
 
 
-async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:
+async def _unless_stopped(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:
     """Return the result of `wait`, or None if `stop` is set first."""
     result: T | None = None
     async with trio.open_nursery() as nursery:
@@ -489,7 +491,7 @@ async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | Non
     return result
 
 
-def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _only_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the one error that a nursery wrapped, or the group if there are several."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:

@@ -11,7 +11,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def available_cpus(quota: Path = QUOTA) -> int:
-    """Return at least 1."""
+    """Return the number of CPUs, at least 1. `quota`: file with the quota of the container."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = quota.read_text("ascii").split()

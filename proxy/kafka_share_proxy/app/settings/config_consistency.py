@@ -29,10 +29,10 @@ SECRET_BYTES_MIN = 16
 """Shorter secrets of a fleet could be guessed by who listens."""
 WILDCARDS = frozenset({"0.0.0.0", "::", "*"})  # noqa: S104  # recognised, not bound
 
-Found = Iterator[tuple[Key, str]]
+Mistakes = Iterator[tuple[Key, str]]
 
 
-def mistakes(config: Config) -> Found:
+def mistakes(config: Config) -> Mistakes:
     """Yield every setting that cannot work, with its path and a text that says how to correct it."""
     yield from _listening(config)
     yield from _upstream(config.upstream)
@@ -46,7 +46,7 @@ def mistakes(config: Config) -> Found:
     yield from _trace(config)
 
 
-def _trace(config: Config) -> Found:
+def _trace(config: Config) -> Mistakes:
     if config.trace.client is not None and config.admin is None:
         yield ("trace", "client"), "set, but nothing could read the trace; set admin too"
     if config.trace.client == "":
@@ -55,7 +55,7 @@ def _trace(config: Config) -> Found:
         yield ("trace", "seconds"), f"is more than trace.seconds_max ({config.trace.seconds_max:g})"
 
 
-def _tracing(config: Config) -> Found:
+def _tracing(config: Config) -> Mistakes:
     if config.tracing.export != "none" and not all(map(_is_installed, TRACING_LIBRARIES)):
         text = "OpenTelemetry is not installed; pip install 'kafka-share-proxy[tracing]', or set it to none"
         yield ("tracing", "export"), text
@@ -68,7 +68,7 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def _listening(config: Config) -> Found:
+def _listening(config: Config) -> Mistakes:
     if config.listen is None:
         yield ("listen",), "missing; give --listen HOST:PORT, the address clients bootstrap from"
         return
@@ -83,7 +83,7 @@ def _listening(config: Config) -> Found:
         yield ("admin",), "is the address of `listen`; give another port"
 
 
-def _ports(config: Config) -> Found:
+def _ports(config: Config) -> Mistakes:
     for name in ("broker_names", "advertise_port"):
         if getattr(config, name) is not None:
             yield (name,), "set, but exposure is ports; say sni, or take it out"
@@ -96,7 +96,7 @@ def _ports(config: Config) -> Found:
             yield ("upstream", "nodes", str(node_id)), f"its port would be {port}, above {PORT_MAX}; lower first_port"
 
 
-def _one_port(config: Config) -> Found:
+def _one_port(config: Config) -> Mistakes:
     if not config.client_tls.on:
         yield ("client_tls", "cert_file"), "needed with exposure sni: clients name their broker by TLS"
     if config.first_port is not None:
@@ -121,14 +121,14 @@ def _is_named_by(pattern: str, name: str) -> bool:
     return number.isdecimal() and f"{before}{number}{after}" == name.lower()
 
 
-def _upstream(upstream: Upstream) -> Found:
+def _upstream(upstream: Upstream) -> Mistakes:
     if not upstream.bootstrap:
         yield ("upstream", "bootstrap"), "missing; give --bootstrap HOST:PORT[,HOST:PORT...]"
     yield from _upstream_tls(upstream.tls)
     yield from _sasl(upstream.sasl)
 
 
-def _upstream_tls(tls: UpstreamTls) -> Found:
+def _upstream_tls(tls: UpstreamTls) -> Mistakes:
     here = ("upstream", "tls")
     if not tls.on and (tls.ca_file or tls.cert_file or tls.key_file or tls.server_name or not tls.verify):
         yield (*here, "enabled"), "TLS is off, but other keys of upstream.tls are set; set it to true or take them out"
@@ -137,7 +137,7 @@ def _upstream_tls(tls: UpstreamTls) -> Found:
         yield from _readable((*here, name), getattr(tls, name))
 
 
-def _audit(config: Config) -> Found:
+def _audit(config: Config) -> Mistakes:
     if config.audit.file is None:
         return
     folder = Path(config.audit.file).resolve().parent
@@ -147,7 +147,7 @@ def _audit(config: Config) -> Found:
         yield ("audit", "file"), f"nothing may be written in the folder {folder}"
 
 
-def _fleet(config: Config) -> Found:
+def _fleet(config: Config) -> Mistakes:
     peer, here = config.cluster.peer, ("cluster", "peer")
     if config.cluster.mode != "fleet":
         fleet_settings = [
@@ -174,7 +174,7 @@ def _fleet(config: Config) -> Found:
         yield (*here, "secret"), "needed in a fleet, or secret_file; only insecure: true allows proxies without one"
 
 
-def _peer_tls(tls: PeerTls) -> Found:
+def _peer_tls(tls: PeerTls) -> Mistakes:
     here, files = ("cluster", "peer", "tls"), ("cert_file", "key_file", "ca_file")
     for name in files:
         if tls.is_set and getattr(tls, name) is None:
@@ -182,7 +182,7 @@ def _peer_tls(tls: PeerTls) -> Found:
         yield from _readable((*here, name), getattr(tls, name))
 
 
-def _secret(peer: PeerLinks) -> Found:
+def _secret(peer: PeerLinks) -> Mistakes:
     try:
         key = peer.key() or b""
     except OSError:
@@ -192,7 +192,7 @@ def _secret(peer: PeerLinks) -> Found:
         yield ("cluster", "peer", name), f"too short; a secret has at least {SECRET_BYTES_MIN} characters"
 
 
-def _client_tls(tls: ClientTls) -> Found:
+def _client_tls(tls: ClientTls) -> Mistakes:
     here = ("client_tls",)
     yield from _pair(here, tls.cert_file, tls.key_file)
     if tls.client_ca_file and not tls.cert_file:
@@ -201,13 +201,13 @@ def _client_tls(tls: ClientTls) -> Found:
         yield from _readable((*here, name), getattr(tls, name))
 
 
-def _pair(here: Key, cert_file: str | None, key_file: str | None) -> Found:
+def _pair(here: Key, cert_file: str | None, key_file: str | None) -> Mistakes:
     if bool(cert_file) != bool(key_file):
         missing, other = ("key_file", "cert_file") if cert_file else ("cert_file", "key_file")
         yield (*here, missing), f"missing, {other} is set; a certificate is used together with its key"
 
 
-def _sasl(sasl: UpstreamSasl) -> Found:
+def _sasl(sasl: UpstreamSasl) -> Mistakes:
     here = ("upstream", "sasl")
     if not sasl.on:
         if sasl.username or sasl.password or sasl.password_file:
@@ -222,7 +222,7 @@ def _sasl(sasl: UpstreamSasl) -> Found:
     yield from _readable((*here, "password_file"), sasl.password_file)
 
 
-def _readable(key: Key, path: str | None) -> Found:
+def _readable(key: Key, path: str | None) -> Mistakes:
     if path is None:
         return
     try:
@@ -232,7 +232,7 @@ def _readable(key: Key, path: str | None) -> Found:
         yield key, f"cannot read {path}: {error.strerror}"
 
 
-def _limits_together(limits: Limits) -> Found:
+def _limits_together(limits: Limits) -> Mistakes:
     largest = max(limits.collected_bytes, limits.inspected_request_bytes, DECODED_BYTES * limits.served_request_bytes)
     if largest > limits.gathered_total_bytes:
         yield (
@@ -249,7 +249,7 @@ def _limits_together(limits: Limits) -> Found:
         )
 
 
-def _features(config: Config) -> Found:
+def _features(config: Config) -> Mistakes:
     for name in type(config).model_fields:
         section = getattr(config, name)
         if isinstance(section, Section):

@@ -16,7 +16,7 @@ class CoveredPlaces:
     """Places without a worker, and the workers that accept their clients meanwhile (app/README.md rule 12)."""
 
     def __init__(self) -> None:
-        self._covers: dict[int, WorkerProcess] = {}
+        self._covering: dict[int, WorkerProcess] = {}
         """Place -> the worker that accepts its clients."""
         self._replaced: set[int] = set()
         """Places with a new worker that has got no connections of the others yet."""
@@ -25,9 +25,9 @@ class CoveredPlaces:
     async def follow(self, generation: Generation) -> None:
         """Begin and end what the current workers of this generation require."""
         async with self._one_at_a_time:
-            for place, worker in list(self._covers.items()):
+            for place, worker in list(self._covering.items()):
                 if place in generation.serving() or worker.ended.is_set():
-                    del self._covers[place]
+                    del self._covering[place]
                     await _request(worker, place, END)
                     self._replaced.add(place)
             if generation.is_ready:
@@ -37,10 +37,10 @@ class CoveredPlaces:
                 return  # a place without a worker has had none, and gets no clients yet
             for place in generation.places:
                 serving = generation.serving()
-                if place not in serving and place not in self._covers and serving:
+                if place not in serving and place not in self._covering and serving:
                     worker = next(iter(serving.values()))
                     if await _request(worker, place, BEGIN):
-                        self._covers[place] = worker
+                        self._covering[place] = worker
 
 
 async def spread(generation: Generation, new: int | None = None) -> None:

@@ -30,20 +30,20 @@ class Generation:
         self,
         config: Config,
         numbers: Sequence[int],
-        hire: Callable[[Generation, int], WorkerProcess],
+        new_worker: Callable[[Generation, int], WorkerProcess],
         notes: Notes,
-        uncovered: Callable[[Generation], None] = lambda _generation: None,
+        on_ended: Callable[[Generation], None] = lambda _generation: None,
     ) -> None:
         """`numbers`: those of its workers by place. A worker that replaces another has its number, and so its name.
 
-        `hire` returns a new worker for a place. `uncovered`: called when a worker has ended."""
+        `new_worker` returns a new worker for a place. `on_ended`: called when a worker has ended."""
         self.config = config
         self.numbers = numbers
         self.failed: int | None = None
         """Exit status of a worker that ended by itself before all served. Another attempt would end likewise."""
-        self._hire = hire
+        self._new_worker = new_worker
         self._notes = notes
-        self._uncovered = uncovered
+        self._on_ended = on_ended
         self._workers: dict[int, WorkerProcess] = {}
         self.was_ready = False
         self._over = trio.Event()
@@ -61,7 +61,7 @@ class Generation:
         """Keep one worker at this place until the generation ends."""
         delay = RESTART_MIN_S
         while not self._over.is_set():
-            worker = self._workers[place] = self._hire(self, place)
+            worker = self._workers[place] = self._new_worker(self, place)
             began = trio.current_time()
             await worker.ended.wait()
             status = worker.status or 0
@@ -70,7 +70,7 @@ class Generation:
             if status > 0 and not self.was_ready:
                 self.failed = status
                 return
-            self._uncovered(self)
+            self._on_ended(self)
             has_served = trio.current_time() - began >= SERVED_S
             delay_s = (COVERED_S if self.serving() else 0.0) if has_served else delay
             self._notes(observe.WORKER_ENDED, worker=worker.number, reason=_reason(status), again_in_s=delay_s)

@@ -15,7 +15,7 @@ PATH = "removes"
 
 
 class RemovingPage:
-    """POST /removes/NUMBER: the worker NUMBER has ended."""
+    """POST /removes/NUMBER, after the process of worker NUMBER has ended."""
 
     def __init__(self, seat: Seat, home: Callable[[], StateHome | None]) -> None:
         """`home` returns None until the cluster has responded, and if no state is stored."""

@@ -87,9 +87,9 @@ class Supervisor:
         self._running: dict[int, WorkerProcess] = {}
         """Workers by number."""
         self._current: Generation | None = None
-        self._before: Generation | None = None
+        self._ending: Generation | None = None
         """Generation that is ending."""
-        self._covers = CoveredPlaces()
+        self._covered_places = CoveredPlaces()
         self._forks: ForkServer | None = None
         self._can_fork = False
         self._stop = trio.Event()
@@ -147,7 +147,7 @@ class Supervisor:
         """Let workers give each other the connections that others should serve, until the proxy stops."""
         while not self._stop.is_set():
             current = self._current
-            if current is not None and current.is_ready and len(current.places) > 1 and self._before is None:
+            if current is not None and current.is_ready and len(current.places) > 1 and self._ending is None:
                 await covered_places.spread(current)
             with trio.move_on_after(SPREAD_EVERY_S):
                 await self._stop.wait()
@@ -155,7 +155,7 @@ class Supervisor:
     async def _end_all(self) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         async with trio.open_nursery() as nursery:
-            for generation in (self._before, self._current):
+            for generation in (self._ending, self._current):
                 if generation is not None:
                     nursery.start_soon(generation.end, signal.SIGTERM)
 
@@ -164,7 +164,7 @@ class Supervisor:
             async for number in received:
                 if number in self._changes:
                     change = self._changes[signal.Signals(number)]
-                    self._nursery.start_soon(self._try, change, signal.Signals(number).name)
+                    self._nursery.start_soon(self._change_or_log, change, signal.Signals(number).name)
                 elif self._stop.is_set():
                     self._status = CUT_SHORT
                     self._end_immediately()
@@ -181,12 +181,12 @@ class Supervisor:
         current_numbers = [*self._current.numbers] if self._current is not None else []
         free = (number for number in NUMBERS if number not in current_numbers)
         numbers = list(islice(free, config.worker_count))
-        generation = Generation(config, numbers, self._hire, self._notes, self._cover)
+        generation = Generation(config, numbers, self._new_worker, self._notes, self._cover)
         for place in generation.places:
             self._nursery.start_soon(generation.keep, place)
         return generation
 
-    def _hire(self, generation: Generation, place: int) -> WorkerProcess:
+    def _new_worker(self, generation: Generation, place: int) -> WorkerProcess:
         number = generation.numbers[place]
         worker = WorkerProcess(number, place, self._places.admin(number), self._start())
         is_successor = generation.was_ready or self._current not in (None, generation)
@@ -246,7 +246,7 @@ class Supervisor:
 
     def _cover(self, generation: Generation) -> None:
         """Let workers accept the clients of those that have ended, until these are replaced."""
-        self._nursery.start_soon(self._covers.follow, generation)
+        self._nursery.start_soon(self._covered_places.follow, generation)
 
     def _listen(self, worker: WorkerProcess, host: str, port: int, place: int) -> Reply:
         try:
@@ -258,7 +258,7 @@ class Supervisor:
 
     # Changes
 
-    async def _try(self, change: Callable[[str], Awaitable[Reloaded]], reason: str) -> None:
+    async def _change_or_log(self, change: Callable[[str], Awaitable[Reloaded]], reason: str) -> None:
         """Reload or upgrade. A mistake is logged only."""
         with suppress(ConfigError):
             await change(reason)
@@ -331,7 +331,7 @@ class Supervisor:
     async def _replace(self, current: Generation, config: Config) -> None:
         """Start new workers, and retire those before them once the new ones accept clients."""
         await self._until(self._has_loaded, TAKEN_OVER_S)
-        if (before := self._before) is not None:  # at most two generations need memory
+        if (before := self._ending) is not None:  # at most two generations need memory
             with trio.move_on_after(REST_OF_DRAIN_S):
                 await before.ended()
             before.signal(signal.SIGTERM)
@@ -340,7 +340,7 @@ class Supervisor:
         with trio.move_on_after(REPLACE_S):
             if await new.serves(self._stop):
                 await self._until(partial(self._are_linked, new), LINKED_S)
-                self._current, self._before = new, current
+                self._current, self._ending = new, current
                 self._nursery.start_soon(self._retire, current)
                 self._notes(observe.WORKERS_REPLACED, workers=len(new.places))
                 return
@@ -373,6 +373,6 @@ class Supervisor:
 
     async def _retire(self, generation: Generation) -> None:
         await generation.end(RETIRE)
-        if self._before is generation:
-            self._before = None
+        if self._ending is generation:
+            self._ending = None
         self._sockets.close_others({key for worker in self._running.values() for key in worker.listens_at})

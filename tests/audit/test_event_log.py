@@ -136,7 +136,7 @@ def test_extension_and_python_fallback_write_the_same(seed: int) -> None:
         {"v": 1},
     ],
 )
-def test_the_reader_of_these_tests_sees_mistakes(log: EventLog, wrong: dict[str, object]) -> None:
+def test_line_checker_of_these_tests_rejects_wrong_lines(log: EventLog, wrong: dict[str, object]) -> None:
     """A test that reads lines with it can fail."""
     line = json.loads(json_value(log, 10, 2)) | wrong
     with pytest.raises((AssertionError, KeyError)):

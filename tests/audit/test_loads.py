@@ -40,7 +40,7 @@ def test_totals_and_samples_of_an_interval() -> None:
     assert events(totals, 161.0) == []
 
 
-def test_of_a_large_sample_a_part_is_counted_by_hash(monkeypatch) -> None:
+def test_only_a_part_of_a_large_sample_is_counted_by_hash(monkeypatch) -> None:
     """With what it is a part of, so that shares come out right; all of it is counted by bucket."""
     monkeypatch.setattr(loads, "HEAVY_RECORDS", 10)
     totals = Loads(0.0)

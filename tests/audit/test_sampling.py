@@ -132,7 +132,7 @@ def test_a_compressed_batch_is_opened_by_another_thread(codec: int) -> None:
     assert sorted(world.hashes()) == sorted(map(murmur2, keys))
 
 
-def test_a_batch_above_what_the_loop_takes_goes_to_a_thread(monkeypatch) -> None:
+def test_batch_above_the_inline_limit_is_sampled_by_a_thread(monkeypatch) -> None:
     monkeypatch.setattr(sampling, "INLINE_BYTES", 1000)
     world = World()
     world.read(batch(keys_of(100)))
@@ -209,7 +209,7 @@ def test_in_the_long_run_one_key_is_sampled_for_many_rows() -> None:
     assert world.keys_seen() > before
 
 
-def test_what_is_reported_late_counts_as_well() -> None:
+def test_rows_reported_later_count_for_the_next_sample() -> None:
     world = World(looks_per_s=2.0)
     world.keys.passed(PLACE, LOOK_RECORDS_MIN - 1)
     world.read(batch(keys_of(100)))

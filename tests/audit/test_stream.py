@@ -91,7 +91,7 @@ def test_few_heavy_events_are_taken_at_a_time() -> None:
     assert len(audit.log.take(1, "p", "c", bytes.hex)) == 1
 
 
-def test_samples_come_to_the_load_of_their_partition() -> None:
+def test_samples_are_added_to_the_load_of_their_partition() -> None:
     audit = Audit(ManualTimers(), 100)
     audit.keys._on_sample(PLACE, [KeySample(ROW.pack(1, 1), b"")], 1)
     audit.report_load()

@@ -18,7 +18,7 @@ def learnt(usual_s: float) -> ComingAppends:
     return coming
 
 
-def test_only_those_are_waited_for_that_began_before_the_append_was_requested() -> None:
+def test_append_waits_only_for_those_that_began_before_it() -> None:
     coming = ComingAppends()
     assert not coming.is_one_due(10.0, 10.0)
     coming.begin("later", 10.001)
@@ -31,7 +31,7 @@ def test_only_those_are_waited_for_that_began_before_the_append_was_requested() 
     assert not coming.is_one_due(10.0, 10.002)
 
 
-def test_none_is_waited_for_that_usually_takes_longer() -> None:
+def test_append_does_not_wait_for_those_that_usually_take_longer() -> None:
     coming = learnt(3 * SHARE_MAX_S)
     coming.begin("just sent", 10.0)
     assert not coming.is_one_due(10.0, 10.0)
@@ -42,7 +42,7 @@ def test_none_is_waited_for_that_usually_takes_longer() -> None:
     assert not coming.is_one_due(almost, almost)
 
 
-def test_none_is_waited_for_at_a_coordinator_that_gathers() -> None:
+def test_append_does_not_wait_at_a_coordinator_that_gathers_commits() -> None:
     """The client that hears first commits first, and the coordinator gathers for all from then on."""
     coming = learnt(GATHERED_S)
     assert coming.usual_s == pytest.approx(GATHERED_S, rel=1e-3)
@@ -53,7 +53,7 @@ def test_none_is_waited_for_at_a_coordinator_that_gathers() -> None:
 
 
 @pytest.mark.parametrize("usual_s", [0.0005, 0.002])
-def test_one_that_takes_long_is_not_waited_for_and_hides_no_other(usual_s: float) -> None:
+def test_late_append_is_not_waited_for_and_hides_no_other(usual_s: float) -> None:
     coming = learnt(usual_s)
     coming.begin("stuck", 10.0)
     later = 10.0 + 2 * usual_s + LATE_S + 0.001
@@ -67,7 +67,7 @@ def test_one_that_takes_long_is_not_waited_for_and_hides_no_other(usual_s: float
     assert len(coming) == 0
 
 
-def test_those_that_are_not_waited_for_are_learnt_from_too() -> None:
+def test_durations_of_late_appends_count_in_the_average() -> None:
     """A coordinator that has become slow: from then on no append waits in vain."""
     coming, now = learnt(0.0005), 10.0
     for number in range(60):

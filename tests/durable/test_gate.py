@@ -9,7 +9,7 @@ from kafka_share_proxy.sharegroups.state.state_records import share_gate
 from kafka_share_proxy.wire.errors import ErrorCode
 
 
-def test_open_until_closed():
+def test_gate_admits_requests_until_it_is_closed():
     gate = share_gate()
     assert gate.is_open
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
@@ -20,7 +20,7 @@ def test_open_until_closed():
     assert gate.is_open
 
 
-def test_lease_that_has_run_out_closes_it_by_itself():
+def test_gate_admits_no_request_after_the_end_of_the_lease():
     """No event is needed: the next reading of the clock is enough."""
     gate, valid = share_gate(), [True]
     gate.lease = lambda: valid[0]
@@ -42,7 +42,7 @@ def test_waiters_check_again_when_something_changes():
     assert not lost.done
 
 
-def test_what_is_loading_is_found_by_the_id_of_a_group():
+def test_loading_partition_is_found_by_group_id():
     gate = StateGate(2, len)
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading", [1])
     assert (gate.is_loading("a"), gate.is_loading(""), list(gate.all)) == (True, False, [0, 1])
@@ -63,7 +63,7 @@ def test_each_state_partition_has_its_own_gate():
     assert not gate.is_open
 
 
-def test_what_is_inside_may_finish_while_a_door_is_closing_and_ends_when_it_closes():
+def test_requests_in_progress_may_finish_while_a_door_is_closing_and_end_when_it_closes():
     gate, ended = share_gate(), list[str]()
     one, other = (lambda: ended.append("one")), (lambda: ended.append("other"))
     gate.enter([1, 2], one)

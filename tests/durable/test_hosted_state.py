@@ -24,7 +24,7 @@ def hosted_in(cluster: StateCluster, nursery: trio.Nursery) -> HostedState:
     return HostedState(TEST_STATE, HeldTexts(), text_gate(), host_in(cluster, loop, notes))
 
 
-async def test_topic_is_made_before_anything_is_owned(nursery: trio.Nursery) -> None:
+async def test_topic_is_created_before_partitions_are_assigned(nursery: trio.Nursery) -> None:
     """The group of proxies takes some seconds to form; nothing is taken over meanwhile."""
     cluster = StateCluster(nursery)
     hosted = hosted_in(cluster, nursery)
@@ -39,7 +39,7 @@ async def test_topic_is_made_before_anything_is_owned(nursery: trio.Nursery) -> 
     assert hosted.trouble == "test state is not loaded yet", "trouble is for whoever takes over to tell"
 
 
-async def test_numbers_beyond_its_partitions_are_nothing_to_it(nursery: trio.Nursery) -> None:
+async def test_numbers_beyond_the_partitions_of_the_topic_are_ignored(nursery: trio.Nursery) -> None:
     hosted = hosted_in(StateCluster(nursery), nursery)
     assert hosted.partitions_of(range(50)) == set(range(8))
     hosted.begin([8, 49], nursery)

@@ -213,13 +213,13 @@ def test_append_is_sent_as_soon_as_no_other_is_expected(world):
     assert world.produced() == {PARTITION: [key()]}
 
 
-def test_append_that_is_alone_waits_for_nothing(world):
+def test_append_without_others_expected_does_not_wait(world):
     world.put()
     world.loop.iterate()
     assert len(world.channel("Append").requested) == 1
 
 
-def test_append_waits_for_none_that_began_after_it_was_requested(world):
+def test_append_does_not_wait_for_those_that_began_after_it(world):
     """Else a stream of commits would hold it up."""
     world.journal.coming.begin("earlier", world.loop.time)
     world.put()
@@ -246,7 +246,7 @@ def test_wait_for_appends_that_are_coming_is_bounded(world):
     assert world.produced() == {PARTITION: [key(SAME)]}
 
 
-def test_what_waited_for_the_append_before_waits_no_longer_for_others(world):
+def test_append_that_waited_for_an_earlier_one_does_not_wait_for_others(world):
     world.put()
     world.loop.iterate()
     world.journal.coming.begin("slow", world.loop.time)
@@ -258,7 +258,7 @@ def test_what_waited_for_the_append_before_waits_no_longer_for_others(world):
     assert world.produced() == {PARTITION: [key(SAME)]}
 
 
-def test_what_waits_for_a_busy_leader_goes_to_another_as_soon_as_that_is_known():
+def test_append_that_waits_for_a_busy_leader_is_sent_to_its_new_leader():
     """The broker with the earlier append may never respond."""
     world, other = World(), state_records.state_partition(OTHER)
     world.own(PARTITION, other)
@@ -275,7 +275,7 @@ def test_what_waits_for_a_busy_leader_goes_to_another_as_soon_as_that_is_known()
     assert not moved.done
 
 
-def test_what_waits_for_a_busy_leader_is_refused_where_the_partition_is_given_up():
+def test_append_that_waits_for_a_busy_leader_is_refused_when_the_partition_is_released():
     world, other = World(), state_records.state_partition(OTHER)
     world.own(PARTITION, other)
     first = world.put()
@@ -304,7 +304,7 @@ def test_all_partitions_are_identified_together_and_taken_over_by_one_request():
     assert world.takeovers == dict.fromkeys(range(50), TakenOver(5, 7, 3))
 
 
-def test_nothing_is_taken_before_it_is_loaded():
+def test_append_to_a_partition_that_is_not_loaded_is_refused():
     world = World()
     assert code_of(world.put()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -334,7 +334,7 @@ def test_one_produce_carries_all_partitions_of_a_leader():
     assert world.produced() == {PARTITION: [key()], other: [key(OTHER)]}
 
 
-def test_records_of_two_state_partitions_are_no_one_append(world):
+def test_one_append_with_records_of_two_state_partitions_is_an_error(world):
     with pytest.raises(LocalProtocolError):
         world.journal.append([(StateKey("group", GROUP), None), (StateKey("group", OTHER), None)])
     assert world.journal.append([]).done
@@ -347,7 +347,7 @@ def test_refusal_reaches_the_caller(world):
     assert code_of(promise) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_no_response_is_followed_by_the_same_bytes(world):
+def test_append_without_a_response_is_repeated_with_the_same_bytes(world):
     promise = world.put()
     world.loop.iterate()
     _, first, done = world.channel("Append").requested.pop()
@@ -372,7 +372,7 @@ def test_moved_leader_is_looked_up(world):
     assert not world.channel("Append").requested
 
 
-def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
+def test_append_at_a_silent_leader_is_sent_to_the_new_leader(world):
     """Its outcome is unknown: the same bytes again. The leader is looked up until there is one."""
     promise = world.put()
     world.loop.iterate()
@@ -420,7 +420,7 @@ def test_late_response_of_an_old_leader_does_not_affect_the_new_one(world):
     assert len(world.links.channels[3, "Append"].requested) == 1
 
 
-def test_leader_that_is_not_to_be_dialled_is_looked_up_while_it_is_tried(world):
+def test_leader_that_cannot_be_dialled_is_looked_up_at_each_attempt(world):
     world.put()
     world.links.down, world.links.late = True, {LEADER}
     for looks in range(1, 5):
@@ -428,7 +428,7 @@ def test_leader_that_is_not_to_be_dialled_is_looked_up_while_it_is_tried(world):
         assert world.views == looks
 
 
-def test_coordinator_lost_without_a_word_is_looked_up_and_replaced():
+def test_silent_coordinator_is_looked_up_and_replaced():
     world = World()
     world.journal.take_over([PARTITION])
     world.loop.iterate()
@@ -446,7 +446,7 @@ def test_coordinator_lost_without_a_word_is_looked_up_and_replaced():
     assert PARTITION in world.takeovers
 
 
-def test_dead_leader_is_looked_up_even_if_nothing_was_on_its_way(world):
+def test_unreachable_leader_is_looked_up_even_without_an_append_in_flight(world):
     """Its partitions have new leaders by then; who only dials it again and again waits for ever."""
     world.put()
     world.links.down = True
@@ -477,7 +477,7 @@ def test_coordinator_that_does_not_respond_is_looked_up():
     assert world.journal.leaders[PARTITION] == LEADER
 
 
-def test_what_cannot_even_be_sent_is_refused_in_time(world):
+def test_append_that_cannot_be_sent_is_refused_in_time(world):
     world.links.down = True
     promise = world.put()
     for _ in range(60):
@@ -524,20 +524,20 @@ def test_superfluous_records_are_deleted(world):
     assert world.produced() == {PARTITION: [b"\0\3old"]}
 
 
-def test_fault_of_ours_ends_ownership(world):
+def test_internal_error_ends_the_ownership(world):
     """Later appends could not be trusted."""
     world.journal.failed(ValueError("a bug"))
     assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
-def test_brokers_that_forget_soon_are_written_to_more_often(world):
+def test_shorter_producer_id_expiration_makes_keep_alives_more_frequent(world):
     world.journal.keep_alive(5.0, 1000.0)
     world.loop.iterate()
     world.loop.iterate(5.1)
     assert PARTITION in world.produced()
 
 
-def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
+def test_callbacks_of_an_append_owned_by_the_journal_run_inside_its_own_call(world):
     """It is therefore applied when the caller continues; also when it is refused because ownership ends."""
     done: list[str] = []
     world.put().on_settled(lambda: done.append("stored"), world.journal)
@@ -549,7 +549,7 @@ def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
     assert done == ["stored", "refused"]
 
 
-def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
+def test_error_in_a_callback_of_an_append_ends_the_ownership_and_not_the_channel(world):
     """Other callers whose appends were stored by the same request are notified."""
     reported: list[bool] = []
 

@@ -9,7 +9,7 @@ from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 
-async def test_partitions_no_longer_needed_are_not_waited_for():
+async def test_takeover_does_not_wait_for_released_partitions():
     takeover = Takeover({1, 2, 3})
     takeover.taken_over = {1: TakenOver(5, 7, 1), 2: TakenOver(6, 7, 1)}
     takeover.replays = {1: Replay(SHARE_STATE.owner_epoch_of, 5)}
@@ -21,7 +21,7 @@ async def test_partitions_no_longer_needed_are_not_waited_for():
     assert not takeover.scope.cancel_called
 
 
-async def test_with_nothing_left_it_is_over():
+async def test_takeover_without_partitions_is_cancelled():
     takeover = Takeover({1})
     takeover.remove([1])
     assert takeover.scope.cancel_called

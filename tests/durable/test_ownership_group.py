@@ -75,7 +75,7 @@ def play(kafka_39: Cluster, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[st
     return run
 
 
-def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) -> None:
+def test_second_proxy_owns_nothing_until_the_first_leaves(play: Callable[..., None]) -> None:
     async def test(group: Group) -> None:
         first, scope = group.join("one:1")
         await until(first.is_valid)
@@ -136,7 +136,9 @@ def test_the_only_member_leaves_when_it_stops_while_another_one_joins(play: Call
     play(test)
 
 
-def test_cuts_in_the_middle_of_everything_are_survived(play: Callable[..., None], kafka_39: Cluster) -> None:
+def test_member_survives_lost_connections_during_heartbeats_and_rebalances(
+    play: Callable[..., None], kafka_39: Cluster
+) -> None:
     """Heartbeats and a rebalance under way: the owner stays a member, or becomes one again."""
 
     async def test(group: Group) -> None:

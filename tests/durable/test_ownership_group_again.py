@@ -41,7 +41,7 @@ async def _run(member: Membership, scope: trio.CancelScope) -> None:
         await member.run(OwnershipEvents())
 
 
-async def test_it_is_found_immediately_after_a_crash_and_soon_however_long_it_was_away(
+async def test_coordinator_is_found_immediately_after_a_crash_and_soon_after_a_long_outage(
     brokers: Brokers, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The lease has ended by then: nothing is served until it responds."""
@@ -59,7 +59,7 @@ async def test_it_is_found_immediately_after_a_crash_and_soon_however_long_it_wa
         scope.cancel()
 
 
-async def test_failures_are_forgotten_once_it_has_responded(
+async def test_retry_delays_are_reset_once_the_coordinator_has_responded(
     brokers: Brokers, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The next time it is away, it is looked up immediately."""

@@ -24,7 +24,7 @@ def brokers(nursery: trio.Nursery) -> TargetBrokers:
     return TargetBrokers(nursery, nodes=3)
 
 
-async def test_the_last_member_owns_the_partitions_of_one_that_was_killed_before_the_group_says_so(
+async def test_the_last_member_owns_the_partitions_of_a_killed_one_before_the_group_responds(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     """They are taken over while it joins again."""

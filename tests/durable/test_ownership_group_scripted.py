@@ -59,7 +59,7 @@ async def heartbeats(brokers: TargetBrokers, seconds: float) -> int:
     return brokers.requested.count(ApiKey.HEARTBEAT) - before
 
 
-async def test_number_is_given_away_once_its_owner_has_stopped(
+async def test_partition_is_assigned_to_another_member_once_its_owner_has_stopped(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     """Until then it has no owner: two owners of one number are never assigned."""
@@ -78,7 +78,7 @@ async def test_number_is_given_away_once_its_owner_has_stopped(
     assert (set(a.part.elsewhere), a.part.peers) == (set(lost), {"b:9"})
 
 
-async def test_member_that_leaves_is_followed_by_those_who_stay(
+async def test_partitions_of_a_member_that_leaves_are_assigned_to_the_others(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
@@ -90,7 +90,7 @@ async def test_member_that_leaves_is_followed_by_those_who_stay(
     assert a.part.peers == frozenset()
 
 
-async def test_all_numbers_move_once_from_members_that_retire_to_their_successors(
+async def test_all_partitions_move_once_from_retiring_members_to_their_successors(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     """A successor owns nothing before, so that nothing moves to it, then to the next one, and then back."""
@@ -130,7 +130,7 @@ async def test_a_successor_of_a_member_that_crashes_owns_its_share(
     await until(lambda: len(a.part.assigned) == len(c.part.assigned) == PARTITIONS // 2)
 
 
-async def test_a_successor_that_no_member_makes_room_for_owns_its_share_after_a_while(
+async def test_a_successor_owns_its_share_after_a_while_if_no_member_retires(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=True)
@@ -202,7 +202,7 @@ LEADERS_MOVE_S = 9.5
 
 
 @pytest.mark.parametrize("how", [RESPONSES, DIALS, REFUSES])
-async def test_lease_returns_as_soon_as_another_coordinator_is_named(
+async def test_lease_holds_again_as_soon_as_brokers_name_another_coordinator(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers, how: str
 ) -> None:
     """The old one refuses, or is unreachable so that a heartbeat or a dial to it hangs."""
@@ -278,7 +278,7 @@ async def test_heartbeat_in_flight_when_a_rebalance_ends_does_not_disturb_the_ne
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-async def test_member_that_the_group_went_on_without_gives_everything_up_and_joins_anew(
+async def test_member_that_the_group_removed_releases_all_partitions_and_joins_again(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers, code: ErrorCode
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=False)
@@ -302,7 +302,7 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
     assert a.part._member.instance is None, "it goes on without a name"
 
 
-async def test_proxies_of_one_address_and_different_names_follow_each_other(
+async def test_proxy_with_the_same_address_and_another_name_waits_until_the_first_leaves(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     """In an update on Kubernetes both pods have the address of the Service."""
@@ -328,7 +328,7 @@ async def test_proxies_of_one_address_and_different_names_follow_each_other(
         (ErrorCode.NOT_COORDINATOR, "NOT_COORDINATOR"),
     ],
 )
-async def test_refusal_is_named_and_tried_again(
+async def test_refused_join_is_reported_and_repeated(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers, code: ErrorCode, words: str
 ) -> None:
     brokers.refuse(ApiKey.JOIN_GROUP, code)
@@ -341,7 +341,7 @@ async def test_refusal_is_named_and_tried_again(
     await until(a.part.is_valid)
 
 
-async def test_standby_learns_what_another_one_serves(
+async def test_standby_names_the_proxy_that_serves_and_its_features(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=False)

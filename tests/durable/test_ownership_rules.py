@@ -42,7 +42,7 @@ def test_lease_counts_from_when_the_heartbeat_was_sent():
     assert held_lease.is_valid(114.4), "the same generation goes on: nobody else was let in"
 
 
-def test_responses_out_of_order_do_not_shorten_it():
+def test_heartbeat_responses_out_of_order_do_not_shorten_the_lease():
     held_lease = lease()
     held_lease.joined(100.0)
     held_lease.on_heartbeat(OK, 105.0)
@@ -53,7 +53,7 @@ def test_responses_out_of_order_do_not_shorten_it():
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
 )
-def test_any_other_response_ends_it(code):
+def test_any_other_error_code_ends_the_lease(code):
     held_lease = lease()
     held_lease.joined(100.0)
     held_lease.on_heartbeat(code, 101.0)
@@ -63,7 +63,7 @@ def test_any_other_response_ends_it(code):
     assert held_lease.is_valid(102.0)
 
 
-def test_rebalance_is_followed_or_ends_the_membership():
+def test_lease_ends_unless_the_member_joins_again_within_the_rebalance_timeout():
     """From the first 27 on a member has the rebalance timeout to join again, whatever heartbeats return."""
     held_lease = lease()
     held_lease.joined(100.0)
@@ -86,7 +86,7 @@ def test_without_an_owner_the_first_is_chosen():
     assert assign({}, range(2)) == {}
 
 
-def test_there_is_one_owner_even_if_two_believe_to_be():
+def test_single_owner_is_chosen_even_if_two_members_claim_partitions():
     members = {"a": ProxyMember("x", (0,)), "b": ProxyMember("y", (0,))}
     assert [owner.partitions for owner in assign(members, range(1)).values()] == [(0,), ()]
 
@@ -101,7 +101,7 @@ def test_a_returning_member_is_known_by_its_name_never_by_its_address():
     assert not is_mine("old id", OwnerInTable("a:1", (0,)), "new id", "")
 
 
-def test_there_and_back():
+def test_metadata_and_table_are_decoded_as_they_were_encoded():
     member = ProxyMember("proxy:9092", (0, 49), "proxy-a")
     assert decode_member(encode_member(member)) == member
     table = {"m-1": OwnerInTable("a:1", (1, 2), "proxy-a"), "m-2": OwnerInTable("b:1", ())}
@@ -134,7 +134,7 @@ def test_fleet_shares_evenly():
     assert spread({}, range(50)) == {}
 
 
-def test_what_moves_between_live_members_is_nobodys_until_its_owner_has_stopped():
+def test_partition_that_moves_has_no_owner_until_its_owner_has_stopped():
     """Two concurrent owners must never exist."""
     first = spread(fleet(tuple(range(6)), ()), range(6))
     assert [owner.partitions for owner in first.values()] == [(0, 1, 2), ()]
@@ -147,7 +147,7 @@ def test_of_two_claims_to_a_partition_one_is_accepted():
     assert [owner.partitions for owner in table.values()] == [(0, 1), (2, 3)]
 
 
-def test_nothing_moves_where_the_shares_are_even():
+def test_no_partition_moves_if_the_shares_are_even():
     owned = spread(fleet((), (), ()), range(50))
     again = spread(fleet(*(owner.partitions for owner in owned.values())), range(50))
     assert [o.partitions for o in again.values()] == [o.partitions for o in owned.values()]
@@ -180,7 +180,7 @@ def test_without_any_other_member_those_that_retire_and_successors_own_everythin
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_members_come_and_go_and_no_partition_ever_has_two_owners(seed):
+def test_no_partition_ever_has_two_owners_while_members_join_and_leave(seed):
     """A proxy that stops serving moved partitions and joins again: an even share within two generations of the last."""
     chance = random.Random(seed)
     held: dict[str, set[int]] = {}

@@ -45,7 +45,7 @@ def test_last_value_counts_and_deletions_delete():
     assert replayed.done
 
 
-def test_values_that_come_again_are_in_memory_once():
+def test_equal_consecutive_values_are_in_memory_once():
     """A commit of 10,000 ranges stores 10,000 records with one value."""
     replayed = replay(takeover(7, 0), put(7, 0, a="same", b="same", c="other", d="other"))
     assert state(replayed) == {"a": "same", "b": "same", "c": "other", "d": "other"}
@@ -67,7 +67,7 @@ def test_records_of_a_late_owner_are_ignored():
     assert replayed.ignored == 1
 
 
-def test_late_owner_does_not_come_back_by_its_own_takeover_record():
+def test_late_takeover_record_does_not_restore_an_earlier_owner():
     replayed = replay(takeover(7, 1), put(7, 1, a="1"), takeover(7, 0), put(7, 0, a="late"))
     assert state(replayed) == {"a": "1"}
     assert replayed.ignored == 2
@@ -84,19 +84,19 @@ def test_records_before_the_first_takeover_are_ignored():
     assert state(replayed) == {}
 
 
-def test_foreign_records_change_nothing():
+def test_records_of_other_producers_are_ignored():
     """A foreign writer with the right to write wrote a copy of a takeover record."""
     replayed = replay(takeover(7, 0), (-1, -1, [Record(b"T9/0", b"owner")]), put(7, 0, a="1"), put(9, 0, a="x"))
     assert state(replayed) == {"a": "1"}
 
 
-def test_nothing_after_the_own_takeover_is_read():
+def test_batches_after_the_own_takeover_record_are_ignored():
     replayed = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 1, a="2"), until=2)
     assert state(replayed) == {"a": "1"}
     assert replayed.done
 
 
-def test_compacted_log_with_holes():
+def test_gaps_of_a_compacted_log_are_skipped():
     """Compaction leaves offsets out, and empty batches of the last producer."""
     replayed = Replay(owner_epoch_of, 100)
     batches = [
@@ -127,7 +127,7 @@ def test_takeover_records_with_dependent_batches_are_not_deleted():
     assert after.superfluous() == []
 
 
-def test_batch_that_cannot_be_read_is_met_again():
+def test_next_read_begins_with_the_unreadable_batch_again():
     """The next reader of that partition reads it once more."""
     replayed = Replay(refuse, 100)
     batch = next(iter_batches(build_batch(0, [Record(b"new", b"x")], producer_id=7, producer_epoch=1, base_sequence=0)))
@@ -141,7 +141,7 @@ def refuse(key):
     raise RemoteProtocolError(f"{key!r} is not known here")
 
 
-def test_follower_is_given_what_counts_in_place_of_values():
+def test_follower_receives_the_records_that_count_and_no_values_are_kept():
     """Values are in the order of the log, deletions included, takeovers and late owners omitted."""
     followed_records = []
     replayed = Replay(owner_epoch_of, ENDLESS, sink=followed_records.append)

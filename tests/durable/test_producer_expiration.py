@@ -42,7 +42,7 @@ def responded(code: int = 0, **values: str | None) -> Any:
         (responded(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer="60000"), Periods()),
     ],
 )
-async def test_a_quarter_of_what_the_broker_says(response: Any, expected: Periods) -> None:
+async def test_periods_are_a_quarter_of_the_expiration_times_of_the_broker(response: Any, expected: Periods) -> None:
     own = Own()
     own.response.set(response)
     assert await periods(own, 3, lambda *_: None) == expected

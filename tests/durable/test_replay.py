@@ -56,7 +56,7 @@ def group(name: str, epoch: int) -> Record:
     return Record(state_records.encode_key(StateKey("group", name)), state_records.group_value(epoch))
 
 
-async def test_read_to_the_takeover_and_no_further(leader: Leader) -> None:
+async def test_log_is_read_up_to_the_takeover_record(leader: Leader) -> None:
     """One batch a response here; both partitions in each request."""
     replays = {}
     for partition in (3, 4):
@@ -93,7 +93,7 @@ async def test_a_log_that_is_read_alone_gets_all_bytes_of_a_response(leader: Lea
     assert leader.requested.count(ApiKey.FETCH) == 2, "the first is before the start of the log"
 
 
-async def test_ends_of_the_logs(leader: Leader) -> None:
+async def test_end_offsets_are_returned_by_partition(leader: Leader) -> None:
     leader.append(3, group("g", 1), group("h", 1))
     assert await replay.ends([3, 4], leader.source({3: 1, 4: 1})) == {3: 7, 4: 5}
 
@@ -168,7 +168,7 @@ def some_record(chance: random.Random, number: int) -> Record:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_plain_batches_give_what_decoded_ones_give(seed: int) -> None:
+async def test_plain_batches_have_the_same_values_as_decoded_ones(seed: int) -> None:
     """In pieces, up to a takeover or not, and with a damaged batch: the same state and the same error."""
     chance = random.Random(seed)
     data = some_log(chance)

@@ -201,7 +201,7 @@ async def test_what_one_proxy_stored_the_next_owner_loads(jumping: MockClock, cl
     assert list(second.coordinator.groups) == [GROUP]
 
 
-async def test_number_that_moves_moves_in_all_states(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_partition_that_moves_is_released_in_all_states(jumping: MockClock, cluster: StateCluster) -> None:
     """Both are stopped before the group of proxies is notified; then the other proxy loads both."""
     a, b = await owning(cluster), Proxy(cluster, "b:1", fleet=True)
     await stored(a.put("kept"))
@@ -387,7 +387,7 @@ async def test_partition_released_before_its_takeover_is_not_taken_over(
     assert proxy.test.owned == {5}
 
 
-async def test_append_under_way_is_stored_before_the_number_moves(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_append_in_flight_is_stored_before_the_partition_moves(jumping: MockClock, cluster: StateCluster) -> None:
     proxy = await owning(cluster)
     cluster.held[PRODUCE] = []
     promise = proxy.put("late")
@@ -401,7 +401,7 @@ async def test_append_under_way_is_stored_before_the_number_moves(jumping: MockC
     await until(lambda: proxy.owner.gave_back == [{3}])
 
 
-async def test_append_that_does_not_end_keeps_a_number_for_a_bounded_time(
+async def test_append_without_a_response_delays_a_move_for_a_limited_time(
     jumping: MockClock, cluster: StateCluster
 ) -> None:
     proxy = await owning(cluster)
@@ -415,7 +415,9 @@ async def test_append_that_does_not_end_keeps_a_number_for_a_bounded_time(
 
 
 @pytest.mark.parametrize("fleet", [True, False])
-async def test_number_lost_in_one_state_is_lost_in_all(jumping: MockClock, cluster: StateCluster, fleet: bool) -> None:
+async def test_partition_lost_in_one_state_is_lost_in_all(
+    jumping: MockClock, cluster: StateCluster, fleet: bool
+) -> None:
     """An owner that does not know yet is fenced by its next append; alone it gives everything up, and tries again."""
     zombie = await owning(cluster, fleet=fleet)
     await owning(cluster, "b:1", fleet=fleet)
@@ -431,7 +433,7 @@ async def test_number_lost_in_one_state_is_lost_in_all(jumping: MockClock, clust
     assert zombie.home.served == set(EVERYTHING), "it was assigned all the time"
 
 
-async def test_fault_of_ours_in_one_state_ends_all_ownership(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_internal_error_in_one_state_ends_all_ownership(jumping: MockClock, cluster: StateCluster) -> None:
     proxy = await owning(cluster)
     proxy.test.journal.failed(ValueError("a bug"))
     assert not proxy.share.gate.is_open
@@ -439,7 +441,7 @@ async def test_fault_of_ours_in_one_state_ends_all_ownership(jumping: MockClock,
     await until(lambda: proxy.share.gate.is_open)
 
 
-async def test_state_that_cannot_be_loaded_keeps_no_other_waiting(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_state_that_cannot_be_loaded_does_not_delay_others(jumping: MockClock, cluster: StateCluster) -> None:
     """Its topic may not be made; once it may, it is served as well."""
     cluster.refuses_to_make = {TEST_STATE.topic}
     proxy = Proxy(cluster, "a:1", fleet=False)
@@ -484,7 +486,7 @@ async def test_earlier_owner_with_another_producer_id_is_waited_for(jumping: Moc
     assert "test-state-old-owner" in proxy.notes
 
 
-async def test_number_given_up_while_it_is_loaded_does_not_come_back(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_partition_released_while_it_is_loaded_is_not_served(jumping: MockClock, cluster: StateCluster) -> None:
     """Loading takes its time: what was on its way when the number moved is forgotten with the rest."""
     first = await owning(cluster)
     await stored(first.put("kept"))
@@ -512,7 +514,7 @@ async def test_number_given_up_while_it_is_loaded_does_not_come_back(jumping: Mo
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 30, 62, 66, 68, 70])
-async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster: StateCluster, step: int) -> None:
+async def test_takeover_waits_for_unreachable_brokers(jumping: MockClock, cluster: StateCluster, step: int) -> None:
     """It continues at every step of a takeover when they are back."""
     cluster.away_after = step
     proxy = Proxy(cluster, "a:1", fleet=False)
@@ -529,7 +531,7 @@ async def read_nothing(_replays: Mapping[int, Replay], _source: ReplaySource) ->
     """Read nothing ahead."""
 
 
-async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
+async def test_silent_leader_is_replaced_during_a_replay(
     jumping: MockClock, cluster: StateCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its content is read from the next leader as soon as there is one. The takeover record was stored before."""
@@ -580,9 +582,7 @@ async def test_deleted_topic_is_created_again_and_its_state_is_lost(
     assert "share-state-topic-lost" not in proxy.notes
 
 
-async def test_topic_that_is_deleted_while_it_is_taken_over_is_made_anew(
-    jumping: MockClock, cluster: StateCluster
-) -> None:
+async def test_topic_deleted_during_a_takeover_is_created_again(jumping: MockClock, cluster: StateCluster) -> None:
     cluster.held[PRODUCE] = []
     proxy = Proxy(cluster, "a:1", fleet=True)
     proxy.owner.assign(EVERYTHING)
@@ -650,7 +650,7 @@ async def test_proxy_that_lost_its_membership_is_not_ready(
         assert proxy.home.why_not(state.topic) == "the group of proxies has not responded for a while"
 
 
-async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluster: StateCluster) -> None:
+async def test_standby_names_the_serving_proxy_in_every_state(jumping: MockClock, cluster: StateCluster) -> None:
     proxy = Proxy(cluster, "b:1", fleet=False)
     await wait_all_tasks_blocked()
     proxy.owner.events.refused("another proxy (a:1) serves", None)
@@ -660,7 +660,7 @@ async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluste
     assert (proxy.share.gate.standby, proxy.test.gate.standby) == ("", "")
 
 
-async def test_proxy_that_hands_over_stores_what_is_under_way_and_waits_until_others_own_everything(
+async def test_proxy_that_hands_over_stores_appends_in_flight_and_waits_until_others_own_everything(
     jumping: MockClock, cluster: StateCluster
 ) -> None:
     proxy, handed_over = await owning(cluster, fleet=True), trio.Event()

@@ -8,7 +8,7 @@ from kafka_share_proxy.durable.state_partitions import CACHED_LENGTH_MAX, state_
 from kafka_share_proxy.wire.records.key_hash import partition_for
 
 
-def test_murmur2_of_the_group_id_says_it() -> None:
+def test_partition_is_selected_by_murmur2_of_the_group_id() -> None:
     for group_id in ("g", "gruppe-ü", "", "x" * (CACHED_LENGTH_MAX + 1)):
         assert state_partition(group_id) == partition_for(group_id.encode(), PARTITIONS)
 

@@ -89,7 +89,7 @@ def test_takeover_record_is_the_first_append_of_its_epoch():
     assert (second.keys, second.sequence) == ([b"early"], 1)
 
 
-def test_everything_that_waits_goes_into_the_next_append():
+def test_all_waiting_records_are_sent_with_the_next_append():
     """One produce per round trip, however many callers."""
     producer = ready()
     add(producer, "a")
@@ -103,7 +103,7 @@ def test_everything_that_waits_goes_into_the_next_append():
     assert producer.next_request(1.0) is None
 
 
-def test_an_append_has_a_size():
+def test_records_beyond_the_batch_limit_are_sent_with_the_next_append():
     producer = ready()
     for token in range(4):
         producer.add([Record(b"k", bytes(state_producer.BATCH_BYTES_MAX // 3))], token, 0.0)
@@ -115,7 +115,7 @@ def test_an_append_has_a_size():
     assert sizes == [2, 2]
 
 
-def test_a_topic_that_takes_less_gets_smaller_batches():
+def test_batches_fit_max_message_bytes_of_the_topic():
     """120 share partitions with fragmented windows together, 1.2 MB: no batch is larger than the topic accepts."""
     producer, sizes, stored = ready(), [], 0
     producer.limit_batches(20_000)
@@ -129,7 +129,7 @@ def test_a_topic_that_takes_less_gets_smaller_batches():
 
 
 @pytest.mark.parametrize(("size", "compressed"), [(100, False), (state_producer.COMPRESS_BYTES + 50, True)])
-def test_what_is_worth_it_is_compressed(size, compressed):
+def test_batches_of_4_kib_or_more_are_compressed(size, compressed):
     producer = ready()
     value = bytes(range(50)) * (size // 50)
     producer.add([Record(b"k", value)], "a", 0.0)
@@ -186,7 +186,7 @@ def test_refusal_of_a_repeated_append_is_not_definite(later):
 
 
 @pytest.mark.parametrize("code", rows(Follows.NEVER))
-def test_definite_refusal_gives_the_sequence_back(code):
+def test_sequence_numbers_of_a_definitely_refused_batch_are_used_again(code):
     """Nothing was ever appended: the next content may have the number."""
     producer = ready()
     add(producer, "a", "b")
@@ -198,7 +198,7 @@ def test_definite_refusal_gives_the_sequence_back(code):
 
 
 @pytest.mark.parametrize("outcome", [*rows(Follows.NOT_NOW), UNSENT])
-def test_what_passes_is_tried_for_a_while_and_then_refused(outcome):
+def test_temporary_error_is_retried_for_a_while_and_then_refused(outcome):
     producer = ready()
     add(producer, "a")
     first = producer.next_request(0.0)
@@ -216,7 +216,7 @@ def test_what_passes_is_tried_for_a_while_and_then_refused(outcome):
 
 
 @pytest.mark.parametrize("code", rows(Follows.TOO_LARGE))
-def test_too_large_together_is_stored_one_by_one(code):
+def test_batch_that_is_too_large_is_halved_until_it_is_stored(code):
     """No entry fails because of another's size; one that is too large alone is refused."""
     producer, largest, stored, refused = ready(), 150, [], []
     for token, size in (("a", 50), ("b", 60), ("c", 500), ("d", 10), ("e", 10)):
@@ -251,7 +251,7 @@ def test_too_large_after_an_unknown_outcome_begins_a_new_epoch():
 
 
 @pytest.mark.parametrize("code", rows(Follows.START_AGAIN))
-def test_forgotten_by_the_broker_takes_over_again_with_the_same_content(code):
+def test_producer_that_the_broker_forgot_takes_over_again_with_the_same_content(code):
     """45: InitProducerId with our own identity shows whether we were replaced; then a new epoch begins."""
     producer = ready()
     add(producer, "a", "b")
@@ -272,7 +272,7 @@ def test_forgotten_by_the_broker_takes_over_again_with_the_same_content(code):
 
 
 @pytest.mark.parametrize("code", rows(Follows.FENCED))
-def test_replaced_is_lost_for_good(code):
+def test_fenced_producer_sends_nothing_any_more(code):
     producer = ready()
     add(producer, "a")
     producer.next_request(0.0)
@@ -283,7 +283,7 @@ def test_replaced_is_lost_for_good(code):
     assert not producer.add([Record(b"k")], "c", 0.0)
 
 
-def test_replaced_while_identifying_is_lost():
+def test_producer_fenced_by_init_producer_id_sends_nothing_any_more():
     producer = ready()
     add(producer, "a")
     producer.next_request(0.0)
@@ -292,7 +292,7 @@ def test_replaced_while_identifying_is_lost():
     assert producer.identified(ErrorCode.PRODUCER_FENCED, -1, -1, 0.0) == [Lost(ErrorCode.PRODUCER_FENCED)]
 
 
-def test_identity_that_is_not_given_yet_is_requested_again():
+def test_init_producer_id_is_repeated_after_a_temporary_error():
     """51 while an old transaction ends, 14-16 while the coordinator moves, no response: repeating changes nothing."""
     producer, now = new_producer(), 0.0
     for code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR, CUT, UNSENT):
@@ -308,7 +308,7 @@ def test_identity_that_is_not_given_yet_is_requested_again():
     assert producer.next_request(now) == Identify(-1, -1)
 
 
-def test_silent_partition_is_appended_to_in_time():
+def test_keep_alive_record_is_appended_before_the_producer_expires():
     """A broker forgets a silent producer, and the fence with it; the takeover record itself is never written twice."""
     producer = ready(keep_alive_s=100.0)
     assert producer.next_deadline() == 100.0
@@ -319,7 +319,7 @@ def test_silent_partition_is_appended_to_in_time():
     assert producer.next_deadline() == 200.0
 
 
-def test_shorter_periods_hold_immediately():
+def test_shorter_expiration_times_apply_immediately():
     """The brokers' settings are known only later."""
     producer = ready()
     producer.renew_every(100.0, 30.0, 10.0)
@@ -330,7 +330,7 @@ def test_shorter_periods_hold_immediately():
     assert producer.next_deadline() == 30.0, "what is due stays due"
 
 
-def test_identity_is_renewed_in_time():
+def test_producer_epoch_is_renewed_before_the_transactional_id_expires():
     """A transactional id expires without InitProducerId requests; appends do not count."""
     producer = ready(identity_s=50.0)
     add(producer, "a", now=50.0)
@@ -343,7 +343,7 @@ def test_identity_is_renewed_in_time():
     assert producer.next_deadline() == 100.0
 
 
-def test_what_waits_after_something_unknown_is_refused_in_the_end():
+def test_records_that_wait_too_long_for_an_append_with_unknown_outcome_are_refused():
     producer = ready()
     add(producer, "a")
     producer.next_request(0.0)
@@ -354,14 +354,14 @@ def test_what_waits_after_something_unknown_is_refused_in_the_end():
     assert producer.tokens() == ["a"]
 
 
-def test_waiting_has_a_limit():
+def test_waiting_bytes_are_limited():
     producer = new_producer()
     size = state_producer.WAITING_BYTES_MAX // 2
     assert producer.add([Record(b"k", bytes(size))], 1, 0.0)
     assert not producer.add([Record(b"k", bytes(size))], 2, 0.0)
 
 
-def test_new_producer_id_is_checked_first():
+def test_new_producer_id_takes_over_only_after_a_check_for_an_earlier_owner():
     """It does not fence a producer with another id: the caller checks for one before the takeover record is written."""
     producer = new_producer()
     add(producer, "a")
@@ -375,7 +375,7 @@ def test_new_producer_id_is_checked_first():
         producer.proceed()
 
 
-def test_what_it_wants_is_what_it_gives():
+def test_announced_request_type_is_that_of_the_next_request():
     """The way is found before the request is made."""
     producer = new_producer()
     assert producer.wants(0.0) is Identify
@@ -391,7 +391,7 @@ def test_what_it_wants_is_what_it_gives():
     assert batch_of(producer.next_request(0.0)).keys == [b"a"]
 
 
-def test_sequences_begin_again_after_the_highest():
+def test_sequence_numbers_wrap_to_0():
     producer = ready()
     producer._sequence = state_producer.SEQUENCES - 1
     add(producer, "a")
@@ -406,7 +406,7 @@ def test_response_without_a_request_is_an_internal_error():
         ready().appended(OK, 1, 0.0)
 
 
-def test_what_waits_after_something_unknown_that_was_put_back_is_refused_too():
+def test_records_that_wait_for_an_unknown_append_that_was_put_back_are_refused_too():
     """It is at the head of what waits while the writer takes over again; it cannot be refused itself."""
     producer = ready()
     add(producer, "a")
@@ -424,7 +424,7 @@ def test_what_waits_after_something_unknown_that_was_put_back_is_refused_too():
 
 
 @pytest.mark.parametrize("offset", [0, 40, 42])
-def test_append_at_an_offset_that_was_taken_says_that_the_log_is_another(offset):
+def test_append_at_an_offset_already_in_use_reports_another_log(offset):
     """The topic was created again, or the end of the log is lost: what is appended there does not count at a replay."""
     producer = ready()
     add(producer, "a", "b")
@@ -485,7 +485,7 @@ def keys_in(batches):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_response_of_the_broker(seed):
+def test_no_confirmed_record_is_lost_whatever_the_broker_responds(seed):
     """Every confirmed record is in the log, no refused one is; no sequence number is ever used for two contents."""
     stored, refused = story(seed)
     assert stored
@@ -503,7 +503,7 @@ def test_the_stories_find_a_code_that_is_wrongly_definite(code, monkeypatch):
 
 
 @pytest.mark.parametrize("outcome", [CUT, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_however_long_a_leader_was_away_the_next_attempt_is_at_most_a_quarter_of_a_second_later(outcome):
+def test_attempts_are_at_most_250_ms_apart_however_long_a_leader_is_unavailable(outcome):
     producer, now = ready(), 0.0
     add(producer, "a")
     for _ in range(12):

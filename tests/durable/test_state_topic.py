@@ -28,7 +28,7 @@ def topic_of(brokers: TargetBrokers) -> StateTopic:
     return StateTopic(brokers.client({2: PINNED}), SHARE_STATE)
 
 
-async def test_missing_topic_is_made_as_decision_20_says(nursery: trio.Nursery) -> None:
+async def test_missing_topic_is_created_compacted_with_50_partitions_and_3_replicas(nursery: trio.Nursery) -> None:
     brokers = TargetBrokers(nursery, nodes=3)
     assert await topic_of(brokers).leaders() is None
     assert await topic_of(brokers).create()
@@ -41,7 +41,7 @@ async def test_missing_topic_is_made_as_decision_20_says(nursery: trio.Nursery) 
 @pytest.mark.parametrize(
     ("brokers", "offsets", "replicas", "in_sync"), [(1, 0, 1, 1), (2, 0, 2, 1), (5, 0, 3, 2), (5, 5, 5, 4)]
 )
-async def test_it_is_replicated_as_the_offsets_are(
+async def test_topic_is_replicated_as_the_offsets_topic_is(
     nursery: trio.Nursery, brokers: int, offsets: int, replicas: int, in_sync: int
 ) -> None:
     target_brokers = TargetBrokers(nursery, nodes=brokers)
@@ -76,7 +76,7 @@ async def test_another_number_of_partitions_is_refused(nursery: trio.Nursery) ->
         await topic_of(brokers).leaders()
 
 
-async def test_what_the_identity_may_not_do_is_named(nursery: trio.Nursery) -> None:
+async def test_right_that_the_identity_lacks_is_named(nursery: trio.Nursery) -> None:
     brokers = TargetBrokers(nursery)
     for key in (ApiKey.METADATA, ApiKey.CREATE_TOPICS):
         brokers.refuse(key, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -89,7 +89,7 @@ async def test_what_the_identity_may_not_do_is_named(nursery: trio.Nursery) -> N
         await topic_of(brokers).coordinators(["__proxy-share-0"])
 
 
-async def test_created_by_another_proxy_meanwhile(nursery: trio.Nursery) -> None:
+async def test_topic_that_another_proxy_created_meanwhile_is_used(nursery: trio.Nursery) -> None:
     brokers = TargetBrokers(nursery, nodes=3)
     brokers.make(TOPIC, PARTITIONS)
     assert not await topic_of(brokers).create()
@@ -113,7 +113,7 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
         ("", MESSAGE_BYTES, [NOT_KNOWN]),
     ],
 )
-async def test_how_large_a_batch_may_be(
+async def test_batches_are_limited_by_max_message_bytes_of_the_topic(
     nursery: trio.Nursery, configured: str | None, limit: int, reported: list[str]
 ) -> None:
     """The topic's limit; without the right to read its settings, the limit that the proxy would have set."""
@@ -137,7 +137,7 @@ async def _without_values(describe: Any, call: TargetCall[Any]) -> Any:
     return response
 
 
-async def test_the_topic_takes_what_the_proxy_makes(nursery: trio.Nursery) -> None:
+async def test_created_topic_accepts_the_largest_record_of_the_proxy(nursery: trio.Nursery) -> None:
     """Also where the brokers allow less by default."""
     brokers = TargetBrokers(nursery)
     await topic_of(brokers).create()

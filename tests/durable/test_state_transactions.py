@@ -509,7 +509,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_storm(seed: int) -> None:
+def test_transaction_is_visible_in_all_its_partitions_or_in_none(seed: int) -> None:
     """Each transaction is visible in all its partitions or in none, exactly if its promise says so."""
     storm = Storm(seed)
     for number in range(60):

@@ -117,9 +117,7 @@ async def test_age_is_bounded_while_brokers_respond_and_grows_while_they_do_not(
     assert "test-state-followed" in followed.notes
 
 
-async def test_leader_lost_without_a_word_is_followed_by_the_next_one(
-    autojump_clock: MockClock, followed: Followed
-) -> None:
+async def test_silent_leader_is_replaced_by_the_new_leader(autojump_clock: MockClock, followed: Followed) -> None:
     """It is known once a Fetch is late; from then on brokers are queried every second, and not before."""
     followed.make()
     followed.run()
@@ -204,7 +202,9 @@ async def test_topic_made_anew_between_two_fetches_is_noticed_although_it_is_lon
     assert set.union(*followed.texts.forgotten) == set(range(8))
 
 
-async def test_fault_of_the_follower_ends_one_partition_only(autojump_clock: MockClock, followed: Followed) -> None:
+async def test_internal_error_of_the_follower_ends_one_partition_only(
+    autojump_clock: MockClock, followed: Followed
+) -> None:
     """Any exception; the partition is read again when its topic is created again."""
     followed.make()
     apply = followed.texts.apply
@@ -242,7 +242,7 @@ async def test_waiters_get_the_outcome(autojump_clock: MockClock, followed: Foll
     assert loaded[0] is False
 
 
-async def test_log_that_was_cut_is_read_anew(autojump_clock: MockClock, followed: Followed) -> None:
+async def test_truncated_log_is_read_from_its_start(autojump_clock: MockClock, followed: Followed) -> None:
     """A leader that lost the end of its log: what is held of that partition may never have been."""
     followed.make()
     followed.put(1, "lost")
@@ -257,7 +257,7 @@ async def test_log_that_was_cut_is_read_anew(autojump_clock: MockClock, followed
 
 
 @pytest.mark.parametrize("record", [Record(b"\0\x09new", b"x"), Record(encode_key(NAMES[3]), b"unreadable")])
-async def test_partition_that_cannot_be_read_is_named_and_others_go_on(
+async def test_unreadable_partition_is_reported_and_others_continue(
     autojump_clock: MockClock, followed: Followed, record: Record
 ) -> None:
     followed.make()
@@ -299,7 +299,7 @@ async def test_idle_tail_requests_and_receives_no_partition(autojump_clock: Mock
     assert "test-state-read-anew" not in followed.notes
 
 
-async def test_owner_follows_its_own_appends_at_leisure(autojump_clock: MockClock, followed: Followed) -> None:
+async def test_owner_fetches_its_own_appends_less_often(autojump_clock: MockClock, followed: Followed) -> None:
     """It knows them before; as soon as another proxy owns one partition, that is followed closely."""
     followed.make()
     followed.run()
@@ -316,7 +316,7 @@ async def test_owner_follows_its_own_appends_at_leisure(autojump_clock: MockCloc
     assert counts[0] <= 15 < 60 <= counts[1]
 
 
-def test_idle_rounds_are_made_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetches_without_news_are_repeated_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records, evicted sessions and lost leaders wake the task."""
     monkeypatch.setattr(tail, "FETCH_WAIT_S", 0.1)
     monkeypatch.setattr(tail, "FETCH_WAIT_MS", 100)

@@ -59,7 +59,7 @@ def test_late_coordinator_is_looked_up_again_and_replaced_if_another_is_returned
     assert not looked(under_way, links, {}, coordinators)
 
 
-def test_who_was_found_meanwhile_is_not_forgotten() -> None:
+def test_newer_leader_is_not_forgotten() -> None:
     where = {7: 2, 8: 1}
     forget(where, 7, 1)
     forget(where, 8, 1)

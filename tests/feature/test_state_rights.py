@@ -22,11 +22,11 @@ async def sentences(client: RightsClient) -> list[str]:
     return list(state_rights.obstacles(await state_rights.query_rights(client, SHARE_STATE), SHARE_STATE))  # type: ignore[arg-type]
 
 
-async def test_nothing_is_missing() -> None:
+async def test_identity_with_all_rights_has_no_obstacles() -> None:
     assert await sentences(client_with()) == []
 
 
-async def test_topic_that_is_not_there_yet_is_no_trouble() -> None:
+async def test_missing_topic_is_no_obstacle_if_it_may_be_created() -> None:
     client = client_with(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert await sentences(client) == []
     client.bits = {TOPIC: ALL & ~(1 << AclOperation.CREATE)}
@@ -39,7 +39,7 @@ async def test_each_missing_right_is_named(operation: str) -> None:
     assert await sentences(client) == [f"the proxy's own identity lacks {operation} on topic __proxy_share_state"]
 
 
-async def test_everything_may_be_missing() -> None:
+async def test_identity_without_any_right_is_reported_with_all_of_them() -> None:
     client = client_with(NO_BITS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     client.heartbeat_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     client.coordinator_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

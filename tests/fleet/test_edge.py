@@ -31,7 +31,7 @@ def world() -> FarWorld:
     return far_world
 
 
-def test_records_never_go_to_the_owner_and_are_let_go_when_used_up(world):
+def test_records_stay_at_the_edge_and_are_dropped_once_they_are_used(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 100, value=b"v" * 1000)
     member = world.member()
@@ -73,7 +73,7 @@ def test_member_at_the_owner_does_not_get_what_another_proxy_has(world):
     assert world.cluster.count(1) == 2
 
 
-def test_lost_link_ends_sessions_and_gives_records_back_with_their_delivery_counted(world):
+def test_lost_link_ends_sessions_and_releases_records_with_their_delivery_counted(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     member = world.member()
@@ -131,7 +131,7 @@ def test_owner_that_does_not_know_an_assignment_serves_nothing_by_it(world):
     assert reply.message.error_code == ErrorCode.NONE
 
 
-def test_client_that_leaves_gives_its_records_back(world):
+def test_records_of_a_client_that_disconnects_are_released(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     member = world.member()
@@ -142,7 +142,7 @@ def test_client_that_leaves_gives_its_records_back(world):
     assert acquired(world.member(member_id="m2").fetch(topic)) == [(0, 9, 2)]
 
 
-def test_client_that_leaves_in_the_middle_leaves_no_state(world):
+def test_client_that_disconnects_during_a_request_leaves_no_state(world):
     topic = world.cluster.create("t")
     member = world.member()
     reply = member.send_fetch(topic, wait_ms=5000)
@@ -235,7 +235,7 @@ def test_settings_of_a_broker_in_the_same_request_show_the_address_of_this_proxy
 
 
 @pytest.mark.parametrize("hook", ["completed", "to_owner"])
-def test_fault_about_one_client_fails_its_requests_and_not_the_link(world, monkeypatch, hook):
+def test_internal_error_about_one_client_fails_its_requests_and_not_the_link(world, monkeypatch, hook):
     def fails(*_):
         raise ZeroDivisionError
 

@@ -224,7 +224,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_strangers_do_not_take_the_places_of_members() -> None:
+def test_unproven_links_do_not_use_up_the_limit_of_members() -> None:
     """They connect from the same host, more of them than there are links for members, and reconnect when they are
     ended.
     """
@@ -331,7 +331,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-def test_who_shows_no_certificate_of_the_fleet_is_not_dialled_into_it(stranger: str) -> None:
+def test_proxy_without_a_certificate_of_the_fleet_gets_no_link(stranger: str) -> None:
     """Even with the secret: no link to it, and where its certificate is no good at all, none from it."""
 
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:

@@ -583,7 +583,9 @@ def descriptors_of(pid: str = "self") -> int:
         (moved_connection.encode(messages.MovedClient(node_id=77)), 2, b"no listener"),
     ],
 )
-def test_garbage_is_refused_and_leaves_nothing(workers: Workers, data: bytes, sockets: int, reported: bytes) -> None:
+def test_invalid_message_is_refused_and_its_sockets_are_closed(
+    workers: Workers, data: bytes, sockets: int, reported: bytes
+) -> None:
     before = descriptors_of()
     ends = socket.socketpair()
     end = unix(workers.path)

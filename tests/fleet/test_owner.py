@@ -27,7 +27,7 @@ def outcomes(world: FarWorld) -> list[int]:
     return [each.outcome for each in reported if type(each).__name__ == "PeerResponse"]
 
 
-def test_what_it_does_not_serve_is_not_served(world, monkeypatch):
+def test_request_without_a_handler_or_room_is_refused_as_by_a_proxy_that_is_not_the_owner(world, monkeypatch):
     world.wire.held = []
     world.owner.receive(request(api_key=0))
     world.owner.receive(request(generation=9))
@@ -50,7 +50,7 @@ def test_request_that_cannot_be_read_ends_the_link(world):
         world.owner.receive(request(body=b"\xff"))
 
 
-def test_fault_of_a_handler_is_noted_and_fails_that_request_only(world, monkeypatch):
+def test_error_of_a_handler_is_logged_and_fails_only_its_request(world, monkeypatch):
     async def broken(call):
         raise ZeroDivisionError
 
@@ -61,7 +61,7 @@ def test_fault_of_a_handler_is_noted_and_fails_that_request_only(world, monkeypa
     assert world.notes[-1][0] == "handler-failed"
 
 
-def test_connections_have_names_that_no_other_link_has(world):
+def test_connections_have_ids_that_no_other_link_has(world):
     """Sessions and reservations belong to connections by number."""
     world.wire.held = []
     world.owner.receive(request())

@@ -149,7 +149,7 @@ def test_request_that_an_earlier_version_does_not_know_is_refused_without_being_
     play(test)
 
 
-def test_fault_of_ours_ends_the_link_with_a_note() -> None:
+def test_internal_error_ends_the_link_and_is_logged() -> None:
     async def test(reactor: Reactor) -> None:
         left, right = socket.socketpair()
         a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
@@ -187,7 +187,7 @@ def test_all_links_ping_at_the_same_times() -> None:
 
 
 @pytest.mark.parametrize("reported", [b"", b"GET / HTTP/1.1\r\n\r\n"])
-def test_stranger_is_let_go(reported: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_without_a_proof_in_time_is_closed(reported: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_link, "HANDSHAKE_S", 0.1)
     monkeypatch.setattr(peer_link, "PING_S", 0.05)
 
@@ -202,7 +202,7 @@ def test_stranger_is_let_go(reported: bytes, monkeypatch: pytest.MonkeyPatch) ->
     play(test)
 
 
-def test_silent_side_and_one_that_takes_nothing_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_ends_if_the_other_side_is_silent_or_stops_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_link, "SILENT_S", 0.4)
     monkeypatch.setattr(peer_link, "PING_S", 0.1)
     monkeypatch.setattr(peer_link, "UNSENT_BYTES_MAX", 4 << 20)

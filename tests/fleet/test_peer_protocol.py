@@ -39,7 +39,7 @@ def test_both_know_each_other_and_messages_pass_both_ways(secret):
     assert [m.connection_id for m in a.receive_data(b.send(closed(3)))] == [3]
 
 
-def test_messages_may_come_right_after_the_handshake():
+def test_messages_may_arrive_together_with_the_end_of_the_handshake():
     a, b = ends()
     list(a.receive_data(b.outgoing()))
     list(b.receive_data(a.outgoing()))
@@ -49,7 +49,7 @@ def test_messages_may_come_right_after_the_handshake():
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(SECRET, b"another secret..."), (SECRET, None), (None, SECRET)])
-def test_who_has_another_secret_or_none_is_not_let_in(mine, theirs):
+def test_proxy_with_another_secret_or_none_is_refused(mine, theirs):
     a, b = ends(mine, theirs)
     with pytest.raises(NotOfTheFleet):
         shake(a, b)
@@ -68,7 +68,7 @@ def test_proof_of_another_link_proves_nothing():
         list(later.receive_data(overheard))
 
 
-def test_own_words_sent_back_prove_nothing():
+def test_proof_that_is_sent_back_proves_nothing():
     a, _ = ends()
     with pytest.raises(NotOfTheFleet):
         list(a.receive_data(PeerProtocol("x", SECRET, b"a" * NONCE_BYTES, dials=False).outgoing()))

@@ -60,6 +60,6 @@ def test_a_socket_of_another_address_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("environment", [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_FDS": "2"}])
-def test_what_was_passed_to_another_process_is_not_taken(environment: dict[str, str]) -> None:
+def test_sockets_passed_to_another_process_are_not_used(environment: dict[str, str]) -> None:
     assert activated_sockets(environment).addresses == []
     assert environment == {}

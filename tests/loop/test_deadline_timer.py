@@ -9,7 +9,7 @@ from kafka_share_proxy.loop.deadline_timer import DeadlineTimer
 from tests.support.manual_timers import ManualTimers
 
 
-def test_rings_at_the_earliest_and_then_at_the_next():
+def test_timer_rings_at_the_earliest_deadline_and_then_at_the_next():
     timers, rung, after = ManualTimers(), [], [1010.0, inf]
 
     def due(now: float) -> float:
@@ -25,7 +25,7 @@ def test_rings_at_the_earliest_and_then_at_the_next():
     assert timers.planned == 0
 
 
-def test_can_be_set_again_after_it_rang():
+def test_timer_can_be_set_again_after_it_rang():
     timers, rung = ManualTimers(), []
     clock = DeadlineTimer(timers, lambda now: rung.append(now) or inf)
     clock.not_later_than(1001.0)

@@ -37,7 +37,7 @@ def test_a_descriptor_closed_in_this_iteration_is_skipped() -> None:
     assert owner.called == [1]
 
 
-def test_what_is_no_exception_passes_through() -> None:
+def test_base_exception_is_not_caught() -> None:
     owner = Owner(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         serve([(1, 1)], {1: owner.ready})

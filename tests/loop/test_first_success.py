@@ -42,7 +42,7 @@ async def test_a_quick_failure_is_followed_immediately(autojump_clock: trio.test
     assert runners.start_times == [0, 0]
 
 
-async def test_the_slow_one_wins_if_it_is_still_the_first(autojump_clock: trio.testing.MockClock) -> None:
+async def test_slow_attempt_wins_if_it_succeeds_first(autojump_clock: trio.testing.MockClock) -> None:
     """Attempts begun in parallel are given up."""
     runners = Runners()
     outcome = await runners.race(runners.attempt(2 * STAGGER_S, "a"), runners.attempt(60, "b"))
@@ -59,7 +59,7 @@ async def test_failures_are_reported_in_the_order_of_the_attempts(autojump_clock
     assert (await runners.race()).winner is None
 
 
-async def test_a_second_result_is_given_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_second_result_is_discarded(autojump_clock: trio.testing.MockClock) -> None:
     """Two that succeed in the same moment: an unused connection may not stay open."""
     runners = Runners()
     outcome = await runners.race(runners.attempt(1 + STAGGER_S, "a"), runners.attempt(1, "b"))
@@ -69,7 +69,7 @@ async def test_a_second_result_is_given_back(autojump_clock: trio.testing.MockCl
     assert len(both) == len(set(both))
 
 
-async def test_a_result_in_addition_to_a_fault_is_returned(autojump_clock: trio.testing.MockClock) -> None:
+async def test_result_that_coincides_with_a_fault_is_discarded(autojump_clock: trio.testing.MockClock) -> None:
     """A fault is raised; the connection made in the meantime does not stay open."""
     runners = Runners()
 
@@ -92,7 +92,7 @@ async def test_attempts_in_parallel_are_bounded(autojump_clock: trio.testing.Moc
     assert runners.start_times[IN_FLIGHT_MAX] == 100
 
 
-async def test_what_is_not_expected_passes_through(autojump_clock: trio.testing.MockClock) -> None:
+async def test_unexpected_exception_propagates(autojump_clock: trio.testing.MockClock) -> None:
     """A fault is not one more server that is down."""
     runners = Runners()
     with pytest.raises(ExceptionGroup) as caught:

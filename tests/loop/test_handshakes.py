@@ -163,7 +163,7 @@ def test_a_peer_that_leaves_while_its_handshake_is_queued_is_noticed_before_any_
 
 
 @pytest.mark.parametrize("sent", [0, 3, 5, len(HELLO) // 2, len(HELLO) - 1])
-def test_a_part_of_a_client_hello_costs_no_tls_object_until_the_rest_arrives(
+def test_no_tls_object_exists_until_the_client_hello_is_complete(
     make: Callable[..., Room], contexts: list[TlsTransport], sent: int
 ) -> None:
     room = make()
@@ -184,7 +184,7 @@ def test_a_peer_that_stays_silent_ends_at_the_deadline(make: Callable[..., Room]
     assert room.handshakes.pending == 0
 
 
-def test_what_is_no_tls_fails_with_openssls_reason(make: Callable[..., Room]) -> None:
+def test_bytes_that_are_no_tls_fail_with_the_reason_of_openssl(make: Callable[..., Room]) -> None:
     room = make()
     room.connect("a", b"GET / HTTP/1.1\r\n\r\n")
     room.connect("b", b"\x16")

@@ -191,7 +191,7 @@ def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
     assert watched.over["0.1"] >= 1
 
 
-def test_nothing_counts_before_clients_are_let_in() -> None:
+def test_iterations_are_not_counted_before_clients_are_admitted() -> None:
     reactor = Reactor(new_pump)
     reactor.call_from_thread(partial(time.sleep, SLOW_S))
     for _ in range(3):

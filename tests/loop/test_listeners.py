@@ -43,7 +43,7 @@ def test_there_are_no_ports_above_65535(port: int) -> None:
         bind("127.0.0.1", port)
 
 
-def test_a_host_that_is_not_ours_is_a_clear_error() -> None:
+def test_host_of_another_machine_is_a_clear_error() -> None:
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:9092"):
         bind("192.0.2.1", 9092)
 

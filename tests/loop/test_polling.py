@@ -91,7 +91,7 @@ def test_a_muted_client_is_reported_when_it_leaves_and_not_when_it_sends(kqueue:
     assert kqueue.poll(0.0, 256) == [(5, PEER_LEFT)]
 
 
-def test_a_peer_that_takes_nothing_more_is_a_hang_up(kqueue: KqueuePoller, kernel: Kernel) -> None:
+def test_peer_that_closed_both_directions_is_a_hang_up(kqueue: KqueuePoller, kernel: Kernel) -> None:
     kqueue.register(5, WRITE)
     kernel.events = [Kevent(5, -2, MODULE.KQ_EV_EOF)]
     assert kqueue.poll(0.0, 256) == [(5, HANGUP)]

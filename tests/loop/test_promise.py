@@ -104,7 +104,7 @@ def test_a_cancelled_handler_runs_its_finally_and_never_calls_back() -> None:
     assert ended.tasks == []
 
 
-def test_a_handler_that_brings_its_own_end_about_is_ended_at_its_next_await() -> None:
+def test_handler_that_cancels_itself_is_ended_at_its_next_await() -> None:
     promise: Promise[int] = Promise()
     cleaned: list[bool] = []
 
@@ -123,7 +123,7 @@ def test_a_handler_that_brings_its_own_end_about_is_ended_at_its_next_await() ->
     assert ended.tasks == []
 
 
-def test_all_of_gives_everything_in_order_once_the_last_has_ended():
+def test_all_of_returns_results_in_order_once_the_last_has_ended():
     first: Promise[int] = Promise()
     second: Promise[int] = Promise()
 
@@ -307,7 +307,7 @@ def test_callbacks_of_others_are_called_when_the_code_that_settled_has_returned(
     assert called == ["mine", "settled", "other"]
 
 
-def test_what_a_callback_raises_is_its_owners_trouble_and_all_others_are_called() -> None:
+def test_exception_of_a_callback_is_passed_to_its_owner_and_all_others_are_called() -> None:
     broken, other = parties(2)
     promise: Promise[int] = Promise()
     called: list[str] = []
@@ -324,7 +324,7 @@ def test_what_a_callback_raises_is_its_owners_trouble_and_all_others_are_called(
     assert other.failures == []
 
 
-def test_a_callback_without_an_owner_is_of_whose_code_registers_it() -> None:
+def test_owner_of_a_callback_is_by_default_the_running_one() -> None:
     (mine,) = parties(1)
     promise: Promise[int] = Promise()
     owners: list[CallbackOwner] = []
@@ -334,7 +334,7 @@ def test_a_callback_without_an_owner_is_of_whose_code_registers_it() -> None:
     assert running() is PROCESS
 
 
-def test_trouble_of_the_process_itself_is_raised_where_no_reactor_runs_and_the_rest_is_called() -> None:
+def test_exception_of_the_process_itself_is_raised_without_a_reactor_and_the_rest_is_called() -> None:
     promise: Promise[int] = Promise()
     called: list[int] = []
 
@@ -348,7 +348,7 @@ def test_trouble_of_the_process_itself_is_raised_where_no_reactor_runs_and_the_r
     assert called == [1]
 
 
-def test_trouble_of_the_process_itself_goes_to_its_scheduler_where_there_is_one() -> None:
+def test_exception_of_the_process_itself_is_passed_to_its_scheduler() -> None:
     """It ends the process; the code that settles the promise continues."""
     promise: Promise[int] = Promise()
     soon: list[Callback] = []
@@ -366,7 +366,7 @@ def test_trouble_of_the_process_itself_goes_to_its_scheduler_where_there_is_one(
         soon.pop()()
 
 
-def test_a_callback_that_was_not_called_yet_can_be_taken_back() -> None:
+def test_callback_that_was_not_called_yet_can_be_removed() -> None:
     mine, other = parties(2)
     promise: Promise[int] = Promise()
     called: list[int] = []
@@ -399,7 +399,7 @@ def test_a_task_of_another_owner_does_not_begin_inside_this_ones_code() -> None:
     assert steps == ["begun", other]
 
 
-def test_what_the_end_of_a_cancelled_handler_raises_goes_to_its_owner() -> None:
+def test_exception_of_a_cancelled_handler_is_passed_to_its_owner() -> None:
     mine, other = parties(2)
 
     async def handler() -> None:

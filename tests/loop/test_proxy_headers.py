@@ -135,7 +135,7 @@ def test_a_header_that_does_not_end_is_closed_at_the_deadline(make: Callable[...
     assert room.headers.pending == 0
 
 
-def test_a_peer_that_leaves_is_no_mistake_of_the_load_balancer(make: Callable[..., Room]) -> None:
+def test_connection_closed_before_its_header_is_not_reported_as_a_mistake(make: Callable[..., Room]) -> None:
     room = make()
     room.connect(of_client("192.0.2.7")[:20]).close()
     room.connect().close()

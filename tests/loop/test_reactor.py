@@ -55,7 +55,7 @@ def iterate_until(reactor: Reactor, condition: object) -> None:
 # the loop alone
 
 
-def test_what_is_not_read_is_reported_again(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_unread_bytes_are_reported_again(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
     owner = Owner()
     reactor.register(pair[0].fileno(), READ, owner.ready)
     pair[1].send(b"x")
@@ -111,7 +111,7 @@ def test_call_soon_runs_at_the_end_of_the_iteration_and_a_call_from_it_in_the_ne
     assert called == [1, 2]
 
 
-def test_what_a_callback_raises_is_its_owners_trouble_only(
+def test_exception_of_a_callback_is_passed_to_its_owner_only(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     broken, healthy = Owner(ZeroDivisionError("a bug")), Owner()
@@ -168,7 +168,7 @@ def test_a_socket_is_closed_at_the_end_of_the_iteration(
 # as host of Trio
 
 
-def test_trio_runs_as_guest_and_its_result_is_given(reactor: Reactor) -> None:
+def test_trio_runs_as_guest_and_its_result_is_returned(reactor: Reactor) -> None:
     async def main() -> str:
         await trio.sleep(0.01)
         await trio.to_thread.run_sync(time.sleep, 0.01)
@@ -177,7 +177,7 @@ def test_trio_runs_as_guest_and_its_result_is_given(reactor: Reactor) -> None:
     assert reactor.run(main) == "done"
 
 
-def test_what_main_raises_is_raised(reactor: Reactor) -> None:
+def test_exception_of_main_is_raised(reactor: Reactor) -> None:
     async def main() -> None:
         await trio.lowlevel.checkpoint()
         raise KeyError("main")
@@ -262,9 +262,7 @@ def test_an_error_of_the_loop_cancels_trio_which_still_cleans_up(reactor: Reacto
     assert steps == ["cleaned up"]
 
 
-def test_what_is_no_exception_in_a_callback_ends_the_run(
-    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
-) -> None:
+def test_base_exception_of_a_callback_ends_the_run(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
     owner = Owner(KeyboardInterrupt())
 
     async def main() -> None:
@@ -289,7 +287,7 @@ def test_signals_are_received_by_a_trio_task(reactor: Reactor) -> None:
     assert reactor.run(main) == signal.SIGUSR1
 
 
-def test_it_runs_in_the_main_thread_only(reactor: Reactor) -> None:
+def test_reactor_runs_in_the_main_thread_only(reactor: Reactor) -> None:
     errors: list[BaseException] = []
 
     async def main() -> None: ...
@@ -347,7 +345,7 @@ def test_short_work_is_done_together(reactor: Reactor) -> None:
     assert called == list(range(20))
 
 
-def test_a_failure_in_its_iteration_is_its_owners_trouble(reactor: Reactor) -> None:
+def test_exception_of_spread_work_is_passed_to_its_owner(reactor: Reactor) -> None:
     owner, called = Owner(), []
 
     def fails() -> None:
@@ -405,7 +403,7 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
     reactor.shut()
 
 
-def test_without_a_pump_nothing_passes_by_itself(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_without_a_pump_no_bytes_are_forwarded_by_the_loop(pair: tuple[socket.socket, socket.socket]) -> None:
     """`pass_on` is a wish: the callback of the socket is called as ever."""
     reactor, owner = Reactor(), Owner()
     reactor.register(pair[0].fileno(), READ, owner.ready)

@@ -22,7 +22,7 @@ def started(coroutine):
     return task
 
 
-def test_ends_at_the_deadline(timers):
+def test_wait_ends_at_the_deadline(timers):
     task = started(wait_until(timers, 1003.0))
     timers.advance(2.9)
     assert not task.finished
@@ -30,7 +30,7 @@ def test_ends_at_the_deadline(timers):
     assert task.finished
 
 
-def test_ends_with_the_first_promise(timers):
+def test_wait_ends_with_the_first_settled_promise(timers):
     slow, quick = Promise(), Promise()
     task = started(first_until(timers, 1003.0, slow, quick))
     quick.set(1)
@@ -40,14 +40,14 @@ def test_ends_with_the_first_promise(timers):
     assert timers.planned == 0
 
 
-def test_one_that_is_settled_already_is_not_waited_for(timers):
+def test_settled_promise_ends_the_wait_immediately(timers):
     settled = Promise()
     settled.set(1)
     assert started(first_until(timers, 1003.0, Promise(), settled)).finished
     assert timers.planned == 0
 
 
-def test_one_that_fails_ends_the_wait_and_raises_nothing(timers):
+def test_failed_promise_ends_the_wait_without_an_exception(timers):
     failing = Promise()
     task = started(first_until(timers, 1003.0, failing))
     failing.fail(ValueError("lost"))
@@ -55,7 +55,7 @@ def test_one_that_fails_ends_the_wait_and_raises_nothing(timers):
     assert task.error is None
 
 
-def test_cancelled_wait_takes_its_timer_along(timers):
+def test_cancelled_wait_leaves_no_timer(timers):
     promise = Promise()
     task = started(first_until(timers, 1003.0, promise))
     assert timers.planned == 1
@@ -64,7 +64,7 @@ def test_cancelled_wait_takes_its_timer_along(timers):
     promise.set(1)
 
 
-def test_settled_in_time_or_not(timers):
+def test_settled_within_returns_whether_the_promise_was_settled_in_time(timers):
     promise = Promise()
     task = started(settled_within(timers, 2.0, promise))
     timers.advance(2.1)

@@ -40,7 +40,7 @@ def test_result_arrives_in_the_loop(reactor):
     workers.end()
 
 
-def test_error_arrives_as_one(reactor):
+def test_exception_of_a_computation_is_raised_by_its_promise(reactor):
     workers = WorkerThreads(reactor)
     promise = workers.run(lambda: 1 // 0)
     iterate_until(reactor, lambda: promise.done)
@@ -92,7 +92,7 @@ def test_work_of_heavy_owners_runs_after_that_of_light_ones(reactor):
     workers.end()
 
 
-def test_remembered_owners_are_bounded(reactor, monkeypatch):
+def test_number_of_stored_owners_is_limited(reactor, monkeypatch):
     monkeypatch.setattr("kafka_share_proxy.loop.workers.OWNERS_MAX", 5)
     workers = WorkerThreads(reactor, threads=1)
     for number in range(50):
@@ -102,7 +102,7 @@ def test_remembered_owners_are_bounded(reactor, monkeypatch):
     workers.end()
 
 
-def test_threads_are_few(reactor):
+def test_number_of_threads_is_limited(reactor):
     workers = WorkerThreads(reactor, threads=2)
     promises = [workers.run(threading.get_ident) for _ in range(50)]
     iterate_until(reactor, lambda: all(promise.done for promise in promises))

@@ -1,4 +1,4 @@
-"""The log of events: numbered without gaps, bounded, and lines of JSON; in C and in Python the same."""
+"""The log of events: numbers, limits and lines of JSON, the same in C and in Python."""
 
 from __future__ import annotations
 

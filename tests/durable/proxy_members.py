@@ -35,17 +35,17 @@ class Member:
         self.refused: list[tuple[str, ProxyError | None]] = []
         peer = f"{address}:9" if fleet else ""
         client = ClusterClient([brokers.address(3)], brokers.settings)
-        self.part = Membership(
+        self.membership = Membership(
             client, self._note, address, SESSION_S, trio.current_time,
             name=name, peer=peer, serves=["share groups", "commits"], is_successor=is_successor,
         )  # fmt: skip
         self.gives_up = True
         """True if unassigned partitions are stopped immediately."""
         self.other_members: list[Member] = []
-        """Members that hear of its rejoins, as over links."""
+        """Members that are notified of its rejoins, as over links."""
         self._events = OwnershipEvents(
             changed=self._changed,
-            rejoins=lambda: [other.part.expect_change() for other in self.other_members],
+            rejoins=lambda: [other.membership.expect_change() for other in self.other_members],
             refused=lambda reason, error: self.refused.append((reason, error)),
         )
         self._held: set[int] = set()
@@ -57,23 +57,23 @@ class Member:
 
     async def _run(self) -> None:
         with self.scope:
-            await self.part.run(self._events)
+            await self.membership.run(self._events)
 
     async def kill(self) -> None:
         """End it as kill -9 does: the group keeps it until its session timeout."""
-        self.part._leave = trio.lowlevel.checkpoint  # type: ignore[method-assign]  # it sends nothing any more
+        self.membership._leave = trio.lowlevel.checkpoint  # type: ignore[method-assign]  # it sends no LeaveGroup
         self.scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
 
     def _changed(self) -> None:
-        lost = self._held - self.part.assigned
-        self._held |= self.part.assigned
+        lost = self._held - self.membership.assigned
+        self._held |= self.membership.assigned
         if lost and self.gives_up:
             self.stop(lost)
 
     def stop(self, numbers: Iterable[int]) -> None:
         self._held.difference_update(numbers)
-        self.part.stopped(numbers)
+        self.membership.stopped(numbers)
 
 
 def members(brokers: TargetBrokers) -> int:

@@ -1,4 +1,4 @@
-"""The gate in front of share groups."""
+"""The gate that admits requests for a state."""
 
 from __future__ import annotations
 

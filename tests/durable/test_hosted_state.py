@@ -1,4 +1,4 @@
-"""One state by itself: what it wants of brokers before it is assigned anything, and numbers that it does not have.
+"""One state by itself: its topic before partitions are assigned, and partition numbers that it does not have.
 
 What happens to several states together is in test_state_home.
 """

@@ -1,4 +1,4 @@
-"""The few things in `ports` that are more than a shape."""
+"""The refusal of a journal, and the key of share state about a group."""
 
 from __future__ import annotations
 

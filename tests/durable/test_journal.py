@@ -1,4 +1,4 @@
-"""The Journal port over writers and channels: what goes out together, what a response settles, what a loss refuses."""
+"""A journal over producers and channels: appends that share a Produce, their outcomes, and the end of ownership."""
 
 from __future__ import annotations
 
@@ -447,7 +447,7 @@ def test_silent_coordinator_is_looked_up_and_replaced():
 
 
 def test_unreachable_leader_is_looked_up_even_without_an_append_in_flight(world):
-    """Its partitions have new leaders by then; who only dials it again and again waits for ever."""
+    """Its partitions have new leaders by then. A proxy that only dialled it again would wait for ever."""
     world.put()
     world.links.down = True
     world.loop.iterate()

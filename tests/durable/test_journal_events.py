@@ -1,4 +1,4 @@
-"""Receivers of what a journal finds out."""
+"""Events that a journal reports."""
 
 from kafka_share_proxy.durable.journal_events import NO_EVENTS
 from kafka_share_proxy.wire.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""The journal that lives as long as the process."""
+"""The journal in memory."""
 
 from __future__ import annotations
 

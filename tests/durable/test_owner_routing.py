@@ -258,7 +258,7 @@ def test_groups_of_an_unreadable_state_partition_are_refused(world):
 
 @pytest.mark.parametrize("key", [77, 91, 92])
 def test_a_tool_at_a_standby_gets_a_response_immediately(world, key):
-    """With a code that no client repeats, and who serves share groups instead."""
+    """The error has a code that no client retries, and names the proxy that serves share groups."""
     world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves")
     world.services.gate.standby = "another proxy serves"
     response = Sent(world, key).response

@@ -1,4 +1,4 @@
-"""A takeover under way, of which a part is no longer wanted."""
+"""Takeovers: partitions that are released meanwhile, and those that wait while clients use others."""
 
 from __future__ import annotations
 

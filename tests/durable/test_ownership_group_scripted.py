@@ -1,4 +1,4 @@
-"""Members of the group of proxies at a coordinator in memory, by a clock that jumps: how numbers move, what ends it.
+"""Members of the group of proxies at a coordinator in memory, by a clock that jumps.
 
 On real brokers: test_ownership_group.
 """
@@ -64,30 +64,30 @@ async def test_partition_is_assigned_to_another_member_once_its_owner_has_stoppe
 ) -> None:
     """Until then it has no owner: two owners of one number are never assigned."""
     a = Member(brokers, "a", nursery, fleet=True)
-    await until(lambda: a.part.assigned == ALL)
+    await until(lambda: a.membership.assigned == ALL)
     a.gives_up = False
     b = Member(brokers, "b", nursery, fleet=True)
-    await until(lambda: len(a.part.assigned) == PARTITIONS // 2)
-    lost = ALL - a.part.assigned
+    await until(lambda: len(a.membership.assigned) == PARTITIONS // 2)
+    lost = ALL - a.membership.assigned
     await trio.sleep(3 * SESSION_S)
-    assert b.part.assigned == frozenset()
-    assert a.part.elsewhere == {}
+    assert b.membership.assigned == frozenset()
+    assert a.membership.elsewhere == {}
     a.stop(lost)
-    await until(lambda: b.part.assigned == lost)
-    assert a.part.assigned == ALL - lost
-    assert (set(a.part.elsewhere), a.part.peers) == (set(lost), {"b:9"})
+    await until(lambda: b.membership.assigned == lost)
+    assert a.membership.assigned == ALL - lost
+    assert (set(a.membership.elsewhere), a.membership.peers) == (set(lost), {"b:9"})
 
 
 async def test_partitions_of_a_member_that_leaves_are_assigned_to_the_others(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
-    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    await until(lambda: len(a.membership.assigned) == len(b.membership.assigned) == PARTITIONS // 2)
     b.scope.cancel()
     await until(lambda: members(brokers) == 1)
-    a.part._rejoin_soon()  # as the coordinator would bring about with 27
-    await until(lambda: a.part.assigned == ALL)
-    assert a.part.peers == frozenset()
+    a.membership._rejoin_soon()  # as the coordinator would bring about with 27
+    await until(lambda: a.membership.assigned == ALL)
+    assert a.membership.peers == frozenset()
 
 
 async def test_all_partitions_move_once_from_retiring_members_to_their_successors(
@@ -95,27 +95,28 @@ async def test_all_partitions_move_once_from_retiring_members_to_their_successor
 ) -> None:
     """A successor owns nothing before, so that nothing moves to it, then to the next one, and then back."""
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
-    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
-    before = a.part.assigned
+    await until(lambda: len(a.membership.assigned) == len(b.membership.assigned) == PARTITIONS // 2)
+    before = a.membership.assigned
     c, d = (Member(brokers, name, nursery, fleet=True, is_successor=True) for name in "cd")
-    await until(lambda: len(a.part.peers) == 3)
+    await until(lambda: len(a.membership.peers) == 3)
     await trio.sleep(SESSION_S)
-    assert (a.part.assigned, b.part.assigned, c.part.assigned | d.part.assigned) == (before, ALL - before, frozenset())
+    assert (a.membership.assigned, b.membership.assigned) == (before, ALL - before)
+    assert c.membership.assigned | d.membership.assigned == frozenset()
     a.gives_up = b.gives_up = False
-    a.part.retire()
-    b.part.retire()
-    await until(lambda: not a.part.assigned and not b.part.assigned)
-    assert a.part.is_valid(), "it serves what it holds until it has stopped"
+    a.membership.retire()
+    b.membership.retire()
+    await until(lambda: not a.membership.assigned and not b.membership.assigned)
+    assert a.membership.is_valid(), "it serves what it holds until it has stopped"
     a.stop(before)
     b.stop(ALL - before)
-    await until(lambda: len(c.part.assigned) == len(d.part.assigned) == PARTITIONS // 2)
-    assert not a.part.is_valid()
-    assert a.part.is_member
+    await until(lambda: len(c.membership.assigned) == len(d.membership.assigned) == PARTITIONS // 2)
+    assert not a.membership.is_valid()
+    assert a.membership.is_member
     a.scope.cancel()
     b.scope.cancel()
     e = Member(brokers, "e", nursery, fleet=True)
-    await until(lambda: len(e.part.assigned) > PARTITIONS // 4)
-    assert c.part.assigned, "it is a successor no longer"
+    await until(lambda: len(e.membership.assigned) > PARTITIONS // 4)
+    assert c.membership.assigned, "it is a successor no longer"
 
 
 async def test_a_successor_of_a_member_that_crashes_owns_its_share(
@@ -123,22 +124,22 @@ async def test_a_successor_of_a_member_that_crashes_owns_its_share(
 ) -> None:
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
     c = Member(brokers, "c", nursery, fleet=True, is_successor=True)
-    await until(lambda: len(c.part.peers) == 2)
+    await until(lambda: len(c.membership.peers) == 2)
     b.scope.cancel()
     await until(lambda: members(brokers) == 2)
-    a.part._rejoin_soon()  # as the coordinator would bring about with 27
-    await until(lambda: len(a.part.assigned) == len(c.part.assigned) == PARTITIONS // 2)
+    a.membership._rejoin_soon()  # as the coordinator would bring about with 27
+    await until(lambda: len(a.membership.assigned) == len(c.membership.assigned) == PARTITIONS // 2)
 
 
 async def test_a_successor_owns_its_share_after_a_while_if_no_member_retires(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=True)
-    await until(lambda: a.part.assigned == ALL)
+    await until(lambda: a.membership.assigned == ALL)
     b = Member(brokers, "b", nursery, fleet=True, is_successor=True)
-    await until(lambda: b.part.peers)
+    await until(lambda: b.membership.peers)
     joined = trio.current_time()
-    await until(lambda: len(b.part.assigned) == PARTITIONS // 2)
+    await until(lambda: len(b.membership.assigned) == PARTITIONS // 2)
     assert 0 <= trio.current_time() - joined - member_changes.SUCCESSOR_S < 1
 
 
@@ -147,11 +148,11 @@ async def test_heartbeats_are_frequent_while_the_fleet_changes(
 ) -> None:
     """Members notice a rebalance by their next heartbeat."""
     a = Member(brokers, "a", nursery, fleet=True)
-    await until(lambda: a.part.assigned == ALL)
+    await until(lambda: a.membership.assigned == ALL)
     assert await heartbeats(brokers, SESSION_S) == PER_SESSION_WHILE_CHANGING
     await trio.sleep(CHANGING_SESSIONS * SESSION_S)
     assert await heartbeats(brokers, SESSION_S) == PER_SESSION_OF_FLEET
-    a.part.expect_change()
+    a.membership.expect_change()
     assert await heartbeats(brokers, SESSION_S) == PER_SESSION_WHILE_CHANGING
 
 
@@ -160,11 +161,11 @@ async def test_a_member_notified_of_a_rejoin_does_not_wait_for_its_next_heartbea
 ) -> None:
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
     a.other_members, b.other_members = [b], [a]
-    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    await until(lambda: len(a.membership.assigned) == len(b.membership.assigned) == PARTITIONS // 2)
     await trio.sleep(CHANGING_SESSIONS * SESSION_S)
     began = trio.current_time()
-    a.part.retire()
-    await until(lambda: b.part.assigned == ALL)
+    a.membership.retire()
+    await until(lambda: b.membership.assigned == ALL)
     assert trio.current_time() - began < 2 * SESSION_S / PER_SESSION_WHILE_CHANGING
 
 
@@ -172,10 +173,10 @@ async def test_heartbeats_follow_each_other_while_partitions_move(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=True)
-    await until(lambda: a.part.assigned == ALL)
+    await until(lambda: a.membership.assigned == ALL)
     a.gives_up = False
     Member(brokers, "b", nursery, fleet=True)
-    await until(lambda: len(a.part.assigned) == PARTITIONS // 2)
+    await until(lambda: len(a.membership.assigned) == PARTITIONS // 2)
     expected = 2 * MOVING_S / MOVING_PAUSE_S
     assert expected * 0.9 < await heartbeats(brokers, MOVING_S) <= expected
 
@@ -187,14 +188,14 @@ async def test_silent_coordinator_ends_the_lease_before_the_session(
     respond again.
     """
     a = Member(brokers, "a", nursery, fleet=True)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     brokers.lost.update(brokers.target.node_ids)
     since = trio.current_time()
-    await until(lambda: not a.part.is_valid())
+    await until(lambda: not a.membership.is_valid())
     assert trio.current_time() - since <= SESSION_S * (1 - ownership_group.MARGIN_SHARE) + 0.02
-    assert a.part.assigned == ALL
+    assert a.membership.assigned == ALL
     brokers.come_back()
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
 
 
 LEADERS_MOVE_S = 9.5
@@ -207,14 +208,14 @@ async def test_lease_holds_again_as_soon_as_brokers_name_another_coordinator(
 ) -> None:
     """The old one refuses, or is unreachable so that a heartbeat or a dial to it hangs."""
     a = Member(brokers, "a", nursery, fleet=False)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     lose(brokers, how)
     since, earlier_queries = trio.current_time(), brokers.requested.count(ApiKey.FIND_COORDINATOR)
     await trio.sleep(LEADERS_MOVE_S)
-    assert not a.part.is_valid()
-    assert a.part.assigned == ALL
+    assert not a.membership.is_valid()
+    assert a.membership.assigned == ALL
     moved_at = move_coordinator(brokers, 2)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     assert trio.current_time() - moved_at <= 2 * group_coordinator.RETRY_SOON_S
     seconds = trio.current_time() - since
     assert (
@@ -224,7 +225,7 @@ async def test_lease_holds_again_as_soon_as_brokers_name_another_coordinator(
     assert brokers.dialled.count(1) <= seconds / group_coordinator.DIAL_AGAIN_S + 5
     brokers.come_back()
     await trio.sleep(SESSION_S)
-    assert a.part.is_valid(), "an old one that comes back does no harm"
+    assert a.membership.is_valid(), "an old one that comes back does no harm"
     assert brokers.dialled[-1] == 2
 
 
@@ -233,19 +234,19 @@ async def test_coordinator_that_loads_the_group_is_queried_again_over_the_same_c
 ) -> None:
     """For a moment it says that it is none. To dial it again and again takes longer, on busy machines ten times."""
     a = Member(brokers, "a", nursery, fleet=False)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     lose(brokers, REFUSES)
     await trio.sleep(SESSION_S - 1)  # the session continues at the next coordinator
     moved_at = move_coordinator(brokers, 2)
     brokers.refuse(ApiKey.HEARTBEAT, ErrorCode.NOT_COORDINATOR)
     await trio.sleep(4 * ownership_group.RETRY_MIN_S)
     brokers.faults.clear()
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     assert trio.current_time() - moved_at <= group_coordinator.RETRY_SOON_S + 6 * ownership_group.RETRY_MIN_S
     assert brokers.dialled.count(2) == 1
     move_coordinator(brokers, 3)
     await trio.sleep(SESSION_S)
-    assert a.part.is_valid(), "one that is none for good is not asked for ever"
+    assert a.membership.is_valid(), "one that is none for good is not asked for ever"
     assert brokers.dialled[-1] == 3
 
 
@@ -253,11 +254,11 @@ async def test_slow_coordinator_that_is_still_named_is_waited_for(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=False)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     brokers.faults.add(Fault(api=ApiKey.HEARTBEAT, delay_ms=3000, count=None))
     dialled = len(brokers.dialled)
     await trio.sleep(10 * SESSION_S)
-    assert a.part.assigned == ALL
+    assert a.membership.assigned == ALL
     assert len(brokers.dialled) == dialled
 
 
@@ -266,12 +267,12 @@ async def test_heartbeat_in_flight_when_a_rebalance_ends_does_not_disturb_the_ne
 ) -> None:
     """A cancelled one would leave its response on the connection, before those of the next requests."""
     a, b = (Member(brokers, name, nursery, fleet=True) for name in "ab")
-    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    await until(lambda: len(a.membership.assigned) == len(b.membership.assigned) == PARTITIONS // 2)
     pause_ms = round(1000 * SESSION_S / PER_SESSION_WHILE_CHANGING)
     brokers.faults.add(Fault(api=ApiKey.HEARTBEAT, delay_ms=pause_ms // 2, count=None))
     brokers.faults.add(Fault(api=ApiKey.JOIN_GROUP, delay_ms=pause_ms + pause_ms // 4, count=None))
-    a.part.retire()
-    await until(lambda: b.part.assigned == ALL)
+    a.membership.retire()
+    await until(lambda: b.membership.assigned == ALL)
     await trio.sleep(SESSION_S)
     assert not [note for note in a.notes if note.startswith("proxy-group")]
     assert not a.refused
@@ -282,24 +283,24 @@ async def test_member_that_the_group_removed_releases_all_partitions_and_joins_a
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers, code: ErrorCode
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=False)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     brokers.refuse(ApiKey.HEARTBEAT, code)
-    await until(lambda: not a.part.assigned)
+    await until(lambda: not a.membership.assigned)
     assert {"share-groups-off", "commits-off"} <= set(a.notes)
-    assert not a.part.is_valid()
+    assert not a.membership.is_valid()
     brokers.faults.clear()
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
 
 
 async def test_second_proxy_of_the_same_name_stops_the_first(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=False)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     brokers.refuse(ApiKey.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID)
-    await until(lambda: not a.part.assigned)
-    assert a.part.trouble == "a second proxy was started with the same name (cluster.name, or its address)"
-    assert a.part._member.instance is None, "it goes on without a name"
+    await until(lambda: not a.membership.assigned)
+    assert a.membership.trouble == "a second proxy was started with the same name (cluster.name, or its address)"
+    assert a.membership._member.instance is None, "it goes on without a name"
 
 
 async def test_proxy_with_the_same_address_and_another_name_waits_until_the_first_leaves(
@@ -307,14 +308,14 @@ async def test_proxy_with_the_same_address_and_another_name_waits_until_the_firs
 ) -> None:
     """In an update on Kubernetes both pods have the address of the Service."""
     a = Member(brokers, "service", nursery, fleet=False, name="pod-a")
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     b = Member(brokers, "service", nursery, fleet=False, name="pod-b")
     await until(lambda: b.refused)
     await trio.sleep(3 * SESSION_S)
-    assert (a.part.assigned, b.part.assigned) == (ALL, frozenset())
+    assert (a.membership.assigned, b.membership.assigned) == (ALL, frozenset())
     ended = trio.current_time()
     a.scope.cancel()
-    await until(b.part.is_valid)
+    await until(b.membership.is_valid)
     assert trio.current_time() - ended < SESSION_S, "it left"
 
 
@@ -338,18 +339,18 @@ async def test_refused_join_is_reported_and_repeated(
     assert words in reason
     assert error is not None
     brokers.faults.clear()
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
 
 
 async def test_standby_names_the_proxy_that_serves_and_its_features(
     autojump_clock: MockClock, nursery: trio.Nursery, brokers: TargetBrokers
 ) -> None:
     a = Member(brokers, "a", nursery, fleet=False)
-    await until(a.part.is_valid)
+    await until(a.membership.is_valid)
     b = Member(brokers, "b", nursery, fleet=False)
     await until(lambda: b.refused)
     assert b.refused == [
         ("another proxy (a) serves share groups, commits on this cluster (cluster.mode: single)", None)
     ]
     assert {"share-groups-standby", "commits-standby", "another-proxy"} <= set(b.notes)
-    assert a.part.assigned == ALL
+    assert a.membership.assigned == ALL

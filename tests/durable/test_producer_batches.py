@@ -1,4 +1,4 @@
-"""What a batch in flight knows of its entries."""
+"""Size of a batch in flight, and whether it may be stored, by its entries."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ async def test_one_takeover_covers_all_states(jumping: MockClock, cluster: State
 
 
 async def test_what_one_proxy_stored_the_next_owner_loads(jumping: MockClock, cluster: StateCluster) -> None:
-    """The owner is gone without a word (kill -9); three records of one state, a group of the other."""
+    """The owner was killed (kill -9); three records of one state, a group of the other."""
     first = await owning(cluster)
     for text in ("one", "two"):
         await stored(first.put(text, text))
@@ -639,7 +639,7 @@ async def test_lease_that_ends_closes_all_gates_by_itself(jumping: MockClock, cl
 async def test_proxy_that_lost_its_membership_is_not_ready(
     jumping: MockClock, cluster: StateCluster, *, fleet: bool
 ) -> None:
-    """It cannot know who serves, until it has joined again and heard of it."""
+    """It knows the owners only after it has joined again."""
     proxy = Proxy(cluster, "a:1", fleet=fleet)
     proxy.owner.assign(EVERYTHING)
     await until(lambda: proxy.home.why_not(SHARE_STATE.topic) == "")

@@ -1,4 +1,4 @@
-"""Which partition of a state, and thereby which owner, a group belongs to."""
+"""Partition of a state in which a group is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One writer of a state partition: what may be repeated, refused, and written under which sequence."""
+"""The producer of a state partition: repeated and refused appends, and their sequence numbers."""
 
 from __future__ import annotations
 

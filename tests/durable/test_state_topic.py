@@ -1,4 +1,4 @@
-"""The topic of share state: made as it must be, and refused when it is not."""
+"""The topic of share state: its creation, leaders and sizes, and topics that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which link ends when another wants to be admitted."""
+"""Choice of the unproven link that is closed for a new one."""
 
 from __future__ import annotations
 

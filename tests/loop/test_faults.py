@@ -1,4 +1,4 @@
-"""An exception of a callback belongs to its owner."""
+"""Exceptions of callbacks, which are passed to their owners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kafka_share_proxy.loop.faults import first_of, guard, is_network_trouble, s
 
 
 class Owner:
-    """Its callback raises what it was given."""
+    """Owner whose callback raises a given exception."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error

@@ -160,7 +160,7 @@ def test_all_of_ends_the_others_with_its_waiter_and_raises_the_first_error():
 
 
 def test_a_call_on_its_own_completes_without_its_waiters() -> None:
-    """A handler that waits for it may be cancelled; its error is raised at whoever awaits it."""
+    """A handler that waits for it may be cancelled; its error is raised at the await."""
     promise: Promise[int] = Promise()
 
     async def work() -> int:

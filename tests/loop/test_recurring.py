@@ -1,4 +1,4 @@
-"""Looks now and then: in turn, and again at what is suspected."""
+"""Periodic checks: all entries in rotation, and suspected ones again."""
 
 from __future__ import annotations
 

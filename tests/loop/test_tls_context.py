@@ -1,4 +1,4 @@
-"""The holder of a TLS context. Handshakes that use it are in test_handshakes and tests/app/serving/test_reload."""
+"""The holder of a TLS context. Handshakes that use it are in test_handshakes and tests/app/serving/test_reloading."""
 
 from __future__ import annotations
 

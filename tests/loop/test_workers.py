@@ -1,4 +1,4 @@
-"""Threads for long computations: results come back in the loop, and there is a limit to what waits."""
+"""Threads for long computations: results arrive in the loop, and the number of waiting computations is limited."""
 
 from __future__ import annotations
 

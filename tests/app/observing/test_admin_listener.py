@@ -143,7 +143,7 @@ async def test_metrics_are_text_of_any_size() -> None:
 
 
 async def test_head_has_no_body() -> None:
-    """Probes that ask with HEAD get the same status and length."""
+    """Probes that use HEAD get the same status and length."""
     async with running() as (dial, _):
         status, headers, body = await send_request(dial, get("/livez", "HEAD"))
         assert (status, headers["content-length"], body) == (200, "21", b"")

@@ -1,4 +1,4 @@
-"""Pages of the features on the admin listener, and who may change something."""
+"""Pages of the features on the admin listener, and clients that may change something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of audit events from the queue to the sinks."""
+"""Transport of audit events from the queue to the sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines, their and their limits."""
+"""Log lines: levels, limits of repeated lines, and values that are safe to write."""
 
 import io
 import json

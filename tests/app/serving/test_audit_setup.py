@@ -1,4 +1,4 @@
-"""Audit as the settings want it."""
+"""Setup of audit events by the settings."""
 
 from __future__ import annotations
 

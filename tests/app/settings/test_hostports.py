@@ -1,4 +1,4 @@
-"""How people write addresses."""
+"""Addresses in settings."""
 
 from ipaddress import ip_network
 

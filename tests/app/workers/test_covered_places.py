@@ -1,4 +1,4 @@
-"""Places without a worker, and who accepts their clients."""
+"""Places without a worker, and the workers that accept their clients."""
 
 import signal
 from http import HTTPStatus

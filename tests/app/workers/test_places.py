@@ -1,4 +1,4 @@
-"""What a supervisor assigns to its workers."""
+"""Names, sockets and addresses that a supervisor assigns to its workers."""
 
 import stat
 import tempfile

@@ -1,4 +1,4 @@
-"""What `serve` starts."""
+"""Processes that `serve` starts: a proxy, a supervisor, workers and a process that forks them."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Protocol
 
 from kafka_share_proxy.durable.gate import StateGate
@@ -29,11 +30,21 @@ CHECK_AGAIN_S = 0.1
 """Seconds before a request is sent again to a proxy that is not the owner."""
 
 
+class _Served(Enum):
+    """Places of a partition that is not served by another proxy."""
+
+    HERE = auto()
+    """This proxy owns it, or no owner is known."""
+    NOWHERE = auto()
+    """Its owner cannot read it."""
+
+
 class OwnedServices(Protocol):
     """Services of a feature that stores something about groups in a state with owners."""
 
     @property
-    def feature(self) -> str: ...
+    def feature(self) -> str:
+        """Name of the feature on links (fleet/README.md rule 12)."""
 
     @property
     def gate(self) -> StateGate: ...
@@ -46,7 +57,8 @@ class OwnedServices(Protocol):
     def timers(self) -> Timers: ...
 
     @property
-    def state_wait_s(self) -> float: ...
+    def state_wait_s(self) -> float:
+        """Seconds for which tools wait while the state is being loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class OwnedApi:
     services: OwnedServices
 
     async def handle(self, call: Call[Any]) -> ResponseFrame | Message | None:
+        """Serve a request of a client of this proxy, here or at the owner."""
         services = self.services
         partitions = await self.partitions_of(call)
         if partitions is None:
@@ -103,18 +116,19 @@ class OwnedApi:
             if len(set(map(id, owners.values()))) > 1:
                 parts = await self._cut(call, owners)
                 return await self._joined(call, await all_of(self._dispatch(part, began) for part in parts))
-            response = await self._attempt(call, partitions, next(iter(owners.values()), None))
+            response = await self._attempt(call, partitions, next(iter(owners.values()), _Served.HERE))
             if response is not None:
                 return response
             now = services.timers.now()
             deadline = began + self._wait_s(partitions)
             if now >= deadline:
                 return await self._refusal(call, partitions)
-            is_elsewhere = owners[partitions[0]] is not None
+            is_elsewhere = owners[partitions[0]] is not _Served.HERE
             services.gate.request(partitions)
             await gate_change(services, min(deadline, now + CHECK_AGAIN_S) if is_elsewhere else deadline)
 
     def _wait_s(self, partitions: Collection[int]) -> float:
+        """Return the seconds for which a request waits for its partitions."""
         services = self.services
         is_loading = any(partition in services.gate.loading for partition in partitions)
         if is_loading and not self.api.is_repeated:
@@ -122,12 +136,12 @@ class OwnedApi:
         return self.api.hold_s
 
     async def _attempt(
-        self, call: Call[Any], partitions: Sequence[int], owner: Peer | str | None
+        self, call: Call[Any], partitions: Sequence[int], owner: Peer | _Served
     ) -> ResponseFrame | Message | None:
         """Return the response of the owner, or None if the request should be tried again."""
-        if isinstance(owner, str):
+        if owner is _Served.NOWHERE:
             return await self._refusal(call, partitions)
-        if owner is None:
+        if owner is _Served.HERE:
             return await self._inside(call, partitions) if self.services.gate.lets_in(partitions) else None
         refused = None
         if self.api.before_move is not None:
@@ -176,14 +190,13 @@ class OwnedApi:
             return await self._interrupted(call, gate.why_not(partitions)[1])
         return task.value
 
-    def _owner_of(self, partition: int) -> Peer | str | None:
-        """Return the owner: None for this proxy or no owner, a str if the partition is served nowhere."""
+    def _owner_of(self, partition: int) -> Peer | _Served:
         services = self.services
         if partition in services.gate.refused:
-            return _UNREADABLE
+            return _Served.NOWHERE
         if services.fleet is None or services.gate.lets_in((partition,)):
-            return None
-        return services.fleet.owner(partition)
+            return _Served.HERE
+        return services.fleet.owner(partition) or _Served.HERE
 
     async def _cut(self, call: Call[Any], owners: Mapping[int, object]) -> list[Call[Any]]:
         """Split the call by owner. Entries without a group go with the first."""
@@ -219,14 +232,13 @@ class OwnedApi:
         return await away(call, code, reason)
 
 
-_UNREADABLE = "unreadable"
-
-
 def _holds(services: OwnedServices, partitions: Sequence[int]) -> bool:
+    """Return True if the lease holds, or the request depends on no partition."""
     return not partitions or services.gate.lease()
 
 
 async def gate_change(services: OwnedServices, deadline: float) -> None:
+    """Wait until the gate has changed, at most until `deadline` (time of the timers)."""
     changed = services.gate.wait()
     try:
         await first_until(services.timers, deadline, changed)

@@ -57,7 +57,7 @@ class StateHome:
         self.links = links
         self._owner = owner
         self._channels = BrokerChannels(
-            reactor, access.settings, access.notes, on_changed=self._send, on_unreachable=self._unreachable
+            reactor, access.settings, access.notes, on_changed=self._check_journals, on_unreachable=self._on_unreachable
         )
         self._host = StateHost(
             access=access,
@@ -65,7 +65,7 @@ class StateHome:
             name=name,
             channels=self._channels,
             lease_s=owner.lease_s,
-            on_lost=self._partition_lost,
+            on_lost=self._on_lost,
         )
         self._changed = trio.Event()
         self._active_numbers: set[int] = set()
@@ -91,18 +91,20 @@ class StateHome:
 
     @property
     def served(self) -> set[int]:
+        """Numbers whose partitions are served in every state."""
         return {
-            n
-            for n in self._active_numbers
-            if all(n in each.served for each in self.states if n < each.state.partitions)
+            number
+            for number in self._active_numbers
+            if all(number in hosted.served for hosted in self.states if number < hosted.state.partitions)
         }
 
     @property
     def appends(self) -> int:
+        """Number of Produce requests to the topics of states."""
         return sum(hosted.journal.appends for hosted in self.states)
 
     def why_not(self, topic: str) -> str:
-        """Return "" while the state is served, or if it is off."""
+        """Return why requests for the state of this topic must wait. Empty while it is served, or if it is off."""
         hosted = self.hosted(topic)
         if hosted is None or hosted.off:
             return ""
@@ -113,6 +115,7 @@ class StateHome:
         return hosted.trouble
 
     def missing(self, topic: str) -> str:
+        """Return what the proxy lacks to serve the state of this topic. Empty if it lacks nothing."""
         hosted = self.hosted(topic)
         return "" if hosted is None else hosted.off
 
@@ -147,8 +150,8 @@ class StateHome:
             events = OwnershipEvents(
                 changed=self._check_soon,
                 rejoins=self._announce_rejoin,
-                renewed=self._renewed,
-                refused=self._refused_ownership,
+                renewed=self._on_renewed,
+                refused=self._on_refused,
             )
             nursery.start_soon(self._owner.run, events)
             if self.links is not None:
@@ -163,6 +166,7 @@ class StateHome:
                 self._channels.close()
 
     def member_ended(self, peer: str) -> bool:
+        """See Ownership.member_ended."""
         return self._owner.member_ended(peer)
 
     async def hand_over(self) -> None:
@@ -183,11 +187,11 @@ class StateHome:
         for hosted in self.states:
             hosted.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the proxy stops")
 
-    def _send(self) -> None:
+    def _check_journals(self) -> None:
         for hosted in self.states:
             hosted.journal.check_soon()
 
-    def _unreachable(self, node_id: int) -> None:
+    def _on_unreachable(self, node_id: int) -> None:
         for hosted in self.states:
             hosted.journal.unreachable(node_id)
 
@@ -256,11 +260,11 @@ class StateHome:
         if self.links is not None:
             self.links.announce_rejoin()
 
-    def _renewed(self) -> None:
+    def _on_renewed(self) -> None:
         for hosted in self.states:
             hosted.gate.wake()
 
-    def _refused_ownership(self, reason: str, error: ProxyError | None = None) -> None:
+    def _on_refused(self, reason: str, error: ProxyError | None = None) -> None:
         for hosted in self.states:
             if error is not None and lacks_identity(error):
                 hosted.report_trouble(error)
@@ -268,7 +272,7 @@ class StateHome:
                 standby = reason if error is None else ""
                 hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, standby=standby)
 
-    def _partition_lost(self, partition: int | None) -> None:
+    def _on_lost(self, partition: int | None) -> None:
         """Stop serving a partition that another proxy took over, or all partitions after an internal error (None)."""
         lost = set(ALL) if self.links is None or partition is None else {partition}
         for hosted in self.states:

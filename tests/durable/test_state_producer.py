@@ -485,7 +485,7 @@ def keys_in(batches):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_confirmed_record_is_lost_whatever_the_broker_responds(seed):
+def test_no_acknowledged_record_is_lost_for_any_response_of_the_broker(seed):
     """Every confirmed record is in the log, no refused one is; no sequence number is ever used for two contents."""
     stored, refused = story(seed)
     assert stored

@@ -35,3 +35,14 @@ def test_the_cause_of_a_broken_stream_is_the_reason() -> None:
     error.__cause__ = ssl.SSLCertVerificationError(1, "x")
     error.__cause__.verify_message = "self-signed certificate"
     assert dial_error(error) == "the certificate is not accepted: self-signed certificate (--tls-ca)"
+
+
+def test_an_address_with_several_ips_has_the_reason_of_each() -> None:
+    """A name such as localhost has an IPv6 address too, and Trio tries both."""
+    error = OSError("all attempts to connect to localhost:1 failed")
+    error.__cause__ = ExceptionGroup("", [ConnectionRefusedError(111, "x"), ConnectionRefusedError(111, "y")])
+    assert dial_error(error) == "Connection refused"
+    error.__cause__ = ExceptionGroup("", [OSError(101, "x"), ConnectionRefusedError(111, "y")])
+    assert dial_error(error) == "Network is unreachable; Connection refused"
+    error.__cause__ = ConnectionRefusedError(111, "x")
+    assert dial_error(error) == "Connection refused"

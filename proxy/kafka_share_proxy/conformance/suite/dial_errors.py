@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Sequence
 
 import trio
 
@@ -25,6 +26,12 @@ def dial_error(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         is_plain = error.reason in _NOT_TLS
         return f"TLS: {'its port seems to be without TLS (--no-tls)' if is_plain else error.reason or error}"
+    if isinstance(error, OSError) and error.errno is None and error.__cause__ is not None:
+        return "; ".join(dict.fromkeys(map(dial_error, _of_each_address(error.__cause__))))
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
+
+
+def _of_each_address(error: BaseException) -> Sequence[BaseException]:
+    return error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)

@@ -38,3 +38,10 @@ async def test_a_reload_returns_the_names_of_settings() -> None:
 async def test_mistakes_are_returned() -> None:
     status, body = await reload_page.response(Reloads("drain_s: not a number"), AdminRequest(method="POST"))
     assert (status, body) == (HTTPStatus.UNPROCESSABLE_ENTITY, {"reason": "drain_s: not a number"})
+
+
+async def test_a_single_process_says_how_to_upgrade_it() -> None:
+    status, body = await reload_page.no_workers(AdminRequest(method="POST"))
+    assert status is HTTPStatus.CONFLICT
+    assert "restart" in str(body)
+    assert "workers" in str(body)

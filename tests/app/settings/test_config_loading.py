@@ -219,3 +219,11 @@ def test_a_list_of_the_wrong_shape_is_a_mistake_with_its_path(tmp_path: Path, va
     reported = mistakes(tmp_path, f"share_groups: {{serve_by_group: {value}}}", REQUIRED)
     assert reported
     assert all(line.startswith("share_groups.serve_by_group") for line in reported)
+
+
+@pytest.mark.parametrize("value", ["many", "0", "1000000", "2.5"])
+def test_a_wrong_number_of_workers_is_one_mistake_under_its_own_name(tmp_path: Path, value: str) -> None:
+    """It may be a number or a word, but there are no settings for either."""
+    (mistake,) = mistakes(tmp_path, flags={**REQUIRED, "workers": value})
+    assert mistake.startswith("workers (command line): write auto, or a whole number from 1 to ")
+    assert mistake.endswith(f"(it is {value!r})")

@@ -10,7 +10,7 @@ from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
 from kafka_share_proxy.feature.errors import ConfigError
 
 PATH, UPGRADE_PATH = "reload", "upgrade"
-"""/upgrade exists only with several workers, and replaces them in any case."""
+"""/upgrade replaces all workers in any case."""
 REASON = "the admin listener"
 """Source of the reload in the log."""
 
@@ -26,3 +26,9 @@ async def response(reload: Callable[[str], Awaitable[Reloaded]], request: AdminR
     except ConfigError as error:
         return refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
     return HTTPStatus.OK, {"changed": reloaded.changed, "needs_restart": reloaded.needs_restart}
+
+
+async def no_workers(_request: AdminRequest) -> Page:
+    """Refuse an upgrade where one process serves all clients."""
+    reason = "there is a single process: restart it with the new version, or have several workers (setting workers)"
+    return refused(HTTPStatus.CONFLICT, reason)

@@ -190,6 +190,7 @@ class Server:
             self._features,
             {
                 reload_page.PATH: partial(reload_page.response, self._reloading.reload),
+                reload_page.UPGRADE_PATH: reload_page.no_workers,
                 connections_page.PATH: ConnectionsPage(self._plane).response,
                 trace_page.PATH: TracePage(self._plane, lambda: self._config.trace, self._number).response,
                 **({} if seat is None else self._pages_of_worker(seat)),

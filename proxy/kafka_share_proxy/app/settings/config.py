@@ -7,7 +7,16 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, SecretStr
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SecretStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from kafka_share_proxy.app.settings import limit_settings
 from kafka_share_proxy.app.settings.available_cpus import available_cpus
@@ -208,6 +217,14 @@ class PeerLinks(Section):
         return Path(self.secret_file).read_bytes().rstrip(b"\r\n") if self.secret_file else None
 
 
+def _workers(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Return one mistake for all values, because that of a union names each of its members as a setting."""
+    try:
+        return validate(value)
+    except ValidationError:
+        raise ValueError(f"write auto, or a whole number from 1 to {WORKERS_MAX}") from None
+
+
 def _known_apis(names: list[str]) -> list[str]:
     denied_apis.keys_of(names, read_only=False)
     return names
@@ -284,7 +301,7 @@ class Config(Section):
     advertise_port: int | None = Field(None, ge=1, le=PORT_MAX)
     """sni: port that clients receive and dial, of a load balancer for example. Unset: the port of `listen`."""
     client_tls: ClientTls = ClientTls()
-    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
+    workers: Annotated[Literal["auto"] | Annotated[int, Field(ge=1, le=WORKERS_MAX)], WrapValidator(_workers)] = 1
     """Processes that serve clients on the same ports. auto: one for each CPU that this machine or container has."""
     proxy_protocol: ProxyProtocol = ProxyProtocol()
     admin: HostPort | None = None

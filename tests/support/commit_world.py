@@ -416,7 +416,15 @@ class CommitWorld:
             )
         return list(topics.values())
 
-    def fetch(self, *, group: str = "g", version: int = 7, stable: bool = False, everything: bool = False) -> Sent:
+    def fetch(
+        self,
+        connection: Connection | None = None,
+        *,
+        group: str = "g",
+        version: int = 7,
+        stable: bool = False,
+        everything: bool = False,
+    ) -> Sent:
         """Send an OffsetFetch of partition 0 of t, or of everything."""
         request = registry.message("OffsetFetchRequest")
         topic = self.cluster.topics["t"]
@@ -431,7 +439,7 @@ class CommitWorld:
                 group_id=group, topics=None if everything else requested_topics
             )
             message = request(groups=[requested_group], require_stable=stable)
-        return self.send(OFFSET_FETCH, version, message)
+        return self.send(OFFSET_FETCH, version, message, connection)
 
     def request_to_delete(self, *groups: str) -> Sent:
         """Send DeleteGroups of these groups."""

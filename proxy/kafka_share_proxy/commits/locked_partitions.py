@@ -107,6 +107,10 @@ async def load_partitions(
     ]
     store(services, group, drops)
     errors = await load_committed(services, connection, group, [partition for partition, _ in partitions_with_ids])
+    forwarded = [
+        each for each, _ in partitions_with_ids if errors.get(each) in {None, ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    ]
+    errors |= await _stored_before(services, group, forwarded)
     if not any(group.state_of(partition).unsure for partition, _ in partitions_with_ids):
         return errors
     repeats = [
@@ -145,8 +149,31 @@ async def store_first(
     """Store changes before a commit is forwarded. Return the errors."""
     changes = [each for each in changes if each.change]
     store(services, group, changes)
-    code = await outcome_of_appends(services, group) if changes else ErrorCode.NONE
-    return {} if code == ErrorCode.NONE else {each.topic_partition: code for each in changes}
+    for each in changes:
+        each.state.is_stored_first = True
+    return await _stored_before(services, group, [each.topic_partition for each in changes])
+
+
+async def _stored_before(
+    services: CommitServices, group: CommittingGroup, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Wait for appends that no commit may overtake, also those of a request that no longer waits. Return the errors.
+
+    Without a confirmation the committed offset is requested again, and what the broker's metadata holds is stored then.
+    """
+    waiting = [partition for partition in partitions if group.state_of(partition).is_stored_first]
+    if not waiting:
+        return {}
+    code = None
+    try:
+        code = await outcome_of_appends(services, group)
+    finally:
+        for partition in waiting:
+            state = group.state_of(partition)
+            state.is_stored_first = code != ErrorCode.NONE
+            if state.is_stored_first:
+                state.forget_committed()
+    return {} if code == ErrorCode.NONE else dict.fromkeys(waiting, code)
 
 
 def text_of(metadata: str | None) -> CommitText | None:

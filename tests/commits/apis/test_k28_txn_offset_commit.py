@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from kafka_share_proxy.commits.model.partition_commits import UNSEEN_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import PRODUCER, CommitWorld
@@ -177,3 +180,39 @@ def test_every_version_carries_ranges(world: CommitWorld, version: int) -> None:
     assert world.commit_in_transaction(43, "ic/1;50-51", version=version).codes == [0]
     world.coordinator.end_transaction(PRODUCER[0], commit=True)
     assert world.committed() == (43, "ic/1;45-47,50-51")
+
+
+class NothingArrives(random.Random):
+    """Chance of a crash that loses all that is in flight."""
+
+    def random(self) -> float:
+        return 1.0
+
+    def randrange(self, *_: int) -> int:
+        return 0
+
+
+@pytest.mark.states("topic", "overflow")
+@pytest.mark.parametrize("is_fetched", [False, True], ids=["by a commit", "by a fetch"])
+@pytest.mark.parametrize("end", ["refused", "too late", "disconnected"])
+async def test_ranges_that_were_not_stored_are_stored_before_the_next_commit(
+    world: CommitWorld, end: str, is_fetched: bool
+) -> None:
+    """Otherwise that commit overwrites them at the broker, and a crash before its own append loses them."""
+    world.commit_in_transaction(43, "ic/1;50-51")
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    world.journal.slow = True
+    connection = world.connect()
+    first = world.fetch(connection) if is_fetched else world.commit(43, "ic/1;60-61", connection=connection)
+    if end == "disconnected":
+        connection.close()
+    elif end == "too late":
+        world.timers.advance(RESPONSE_MAX_S)
+    else:
+        while world.journal.appends:
+            world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert first.has_response  # or it was cancelled
+    world.commit(43, "ic/1;70-71")
+    await world.crash(NothingArrives(), world.state)
+    world.journal.slow = False
+    assert "50-51" in world.committed()[1]

@@ -66,6 +66,8 @@ class PartitionCommits:
     """Zero if unknown."""
     unsure: set[OffsetSpan] = field(default_factory=set)
     """Ranges that may or may not be in the topic, because their append failed."""
+    is_stored_first: bool = False
+    """True until an append is confirmed that has to precede the next commit."""
     transaction: OpenTransaction | None = None
     records: TopicRecords | None = None
     """Records in the topic, if the broker's metadata holds the ranges. None if all ranges are in the topic."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.commits.locked_partitions import text_of, with_locks, with_whole_group
+from kafka_share_proxy.forwarding.dispatch.declared_api import HOLD_MAX_S
 from kafka_share_proxy.loop.promise import Promise, on_its_own
+from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.support.commit_world import CommitWorld
+from tests.support.commit_world import OFFSET_FETCH, CommitWorld
 
 PLACES = [TopicPartition("t", 1), TopicPartition("t", 0)]
 
@@ -59,3 +61,22 @@ def test_text_of_ranges_is_read() -> None:
     text = text_of("ic/1;4-5;u=x")
     assert text is not None
     assert (str(text.ranges), text.user_text) == ("4-5", "x")
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_nothing_is_forwarded_after_the_lease_has_ended(in_transaction: bool) -> None:
+    """A process that was suspended continues with a commit, and another owner may have moved the offset meanwhile."""
+    world = CommitWorld()
+    world.begin(43, "45-47")
+    world.services.held.groups["g"].partitions[TopicPartition("t", 0)].forget_committed()
+    gate, before, world.cluster.held = world.services.gate, world.broker(), {OFFSET_FETCH}
+    send = world.commit_in_transaction if in_transaction else world.commit
+    sent = send(43, "ic/1;43-44")
+    gate.lease = lambda: False
+    world.cluster.release()
+    assert (world.broker(), world.coordinator.pending) == (before, {})
+    world.timers.advance(HOLD_MAX_S + 0.1)
+    assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    gate.lease = lambda: True
+    assert send(43, "ic/1;43-44").codes == [0]
+    assert world.is_free

@@ -192,6 +192,11 @@ class _OffsetCommit:
         request = request_of(
             self._call, [(requested, self._entry(group, requested, plans[id(requested)])) for requested in forwarded]
         )
+        if not self._services.gate.lease():  # brokers do not fence commits
+            for requested in forwarded:
+                requested.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._restore(group, forwarded)
+            return
         has_response = False
         try:
             response = await send_upstream(self._call, request)

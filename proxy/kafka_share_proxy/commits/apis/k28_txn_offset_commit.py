@@ -134,6 +134,10 @@ class _TxnOffsetCommit:
 
     async def _forward(self, group: CommittingGroup, entries: list[tuple[RequestedCommit, CommitEntry]]) -> None:
         forwarded = [requested for requested, _ in entries]
+        if not self._services.gate.lease():  # brokers do not fence commits
+            for requested in forwarded:
+                requested.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
         try:
             response = await send_upstream(self._call, request_of(self._call, entries))
             set_codes(forwarded, response)

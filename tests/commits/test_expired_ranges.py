@@ -147,3 +147,24 @@ def test_group_of_many_partitions_is_queried_in_parts(world: CommitWorld, monkey
     looks(world, 2)
     assert [world.ranges("wide", partition) for partition in range(4)] == [""] * 4
     assert not world.is_marked("wide")
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["the group", "a partition"])
+def test_what_ends_while_a_group_is_queried_in_parts_is_left_out(
+    world: CommitWorld, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    monkeypatch.setattr("kafka_share_proxy.commits.expired_ranges.PARTITIONS_PER_REQUEST", 1)
+    for partition in range(2):
+        assert world.commit(5, "ic/1;7-9", group="wide", partition=partition).codes == [0]
+    expire(world, "wide")
+    world.cluster.held = {OFFSET_FETCH}
+    looks(world, 1)
+    groups = world.services.held.groups
+    if is_whole:
+        del groups["wide"]  # another owner has it
+    else:
+        groups["wide"].partitions.clear()  # OffsetDelete
+    world.cluster.release()
+    world.cluster.release()
+    looks(world, 3)
+    assert "wide" not in groups

@@ -117,7 +117,9 @@ class ExpiredGroups:
         message, by_topic = messages.OffsetFetchRequest, dict[tuple[str, bytes], list[int]]()
         for partition in partitions:
             topic = self._services.base.topology.topic(partition.topic)
-            topic_id = self._services.held.groups[group_id].partitions[partition].topic_id
+            group = self._services.held.groups.get(group_id)  # None if it ended during an earlier request
+            state = None if group is None else group.partitions.get(partition)
+            topic_id = ZERO_UUID if state is None else state.topic_id
             if topic_id == ZERO_UUID and topic is not None:
                 topic_id = topic.topic_id
             by_topic.setdefault((partition.topic, topic_id), []).append(partition.partition)

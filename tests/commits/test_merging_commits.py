@@ -240,3 +240,12 @@ def test_deleted_group_leaves_nothing_that_merges(world: CommitWorld, repeating:
     assert not group.merging
     assert world.commit(43, "ic/1;60-60", connection=repeating).codes == [0]
     assert world.repeated == 1
+
+
+def test_recreated_topics_leave_nothing_in_memory(world: CommitWorld) -> None:
+    (group,) = world.services.held.groups.values()
+    for _ in range(4):
+        world.recreate_topic()
+        for text in ("ic/1;50-50", "ic/1;52-52", "ic/1;54-54"):
+            assert world.commit(43, text, version=10).codes == [0]
+        assert len(group.merging) == len(group.partitions) == 1

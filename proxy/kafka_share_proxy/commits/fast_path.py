@@ -101,6 +101,8 @@ class FastPath:
             topic_partition = TopicPartition(topic.name, partition)
             state = group.partitions.get(topic_partition)
             if state is not None:
+                if len(group.merging) >= len(group.partitions):
+                    group.merging.clear()  # some are of deleted topics
                 merging = MergingPartition(
                     self._services, self._timeouts, group, topic_partition, state, topic.topic_id
                 )

@@ -102,7 +102,7 @@ class FastPath:
             state = group.partitions.get(topic_partition)
             if state is not None:
                 if len(group.merging) >= len(group.partitions):
-                    group.merging.clear()  # some are of deleted topics
+                    group.stop_merging()  # some are of deleted topics
                 merging = MergingPartition(
                     self._services, self._timeouts, group, topic_partition, state, topic.topic_id
                 )

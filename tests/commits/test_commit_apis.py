@@ -23,8 +23,8 @@ def test_every_api_declares_its_response_while_its_state_is_unavailable(api) -> 
     for version in range(lowest, highest + 1):
         request = registry.message(f"{registry.API_KEYS[api.key]}Request")()
         call = Call(api.key, version, 1, "c", request, CommitWorld().connect())
-        assert api.away is not None
-        response = on_its_own(api.away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")).result()
+        assert api.respond_unavailable is not None
+        response = on_its_own(api.respond_unavailable(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "text")).result()
         assert isinstance(response, Message)
         registry.response(api.key, version).encode(response)
 

@@ -44,8 +44,8 @@ APIS: tuple[tuple[DeclaredApi[Any], Any], ...] = (
 def functions_of(api: DeclaredApi[Any], services: Any) -> Iterator[Callable[..., Any]]:
     """Yield those that are given a call."""
     yield api.handle
-    if api.away is not None:
-        yield api.away
+    if api.respond_unavailable is not None:
+        yield api.respond_unavailable
     if api.picks is not None:
         yield api.picks(services)
 

@@ -82,14 +82,14 @@ def test_an_unreadable_request_is_forwarded(key: int, data: st.DataObject, noise
 @pytest.mark.parametrize("api", [api for api in APIS if api.needs is not Needs.NOTHING], ids=lambda api: str(api.key))
 def test_apis_that_need_state_declare_their_response_without_it(api: DeclaredApi[Any]) -> None:
     """A response of its own API, in every version, to a request that names nothing."""
-    assert api.away is not None
+    assert api.respond_unavailable is not None
     name = registry.API_KEYS[api.key]
     request = registry.message(f"{name}Request")()
     for field in request.FIELDS:
         if getattr(request, field) is None and field in ("groups", "resources", "topics", "group_ids"):
             setattr(request, field, [])
     call = Call(api.key, 0, 1, None, request, WORLD.connect())
-    task: Task[Any] = Task(api.away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "away"), lambda _: None)
+    task: Task[Any] = Task(api.respond_unavailable(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "text"), lambda _: None)
     task.start()
     assert task.error is None
     assert isinstance(task.value, Message)

@@ -58,14 +58,14 @@ def _owned(api: DeclaredApi[CommitServices], services: CommitServices) -> OwnedA
 
 def _unless_busy(api: DeclaredApi[CommitServices], services: CommitServices) -> Handler:
     """Refuse requests that waited too long for a partition with 15."""
-    handler, away = api.handler(services), api.away
-    assert away is not None  # noqa: S101  # declared in this package, checked by a test
+    handler, respond_unavailable = api.handler(services), api.respond_unavailable
+    assert respond_unavailable is not None  # noqa: S101  # declared in this package, checked by a test
 
     async def handle(call: Call[Message]) -> ResponseFrame | Message | None:
         try:
             return await handler(call)
         except PartitionBusy as busy:
-            return await away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(busy))
+            return await respond_unavailable(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(busy))
 
     return handle
 

@@ -40,8 +40,8 @@ def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: C
             return await (_refuse_texts(call, services) if services.off else handler(call))
         names = groups_of(api, call)
         is_certain = await _become_certain(services, names, api.hold_s)
-        if not is_certain and api.is_repeated and api.away is not None:
-            return await api.away(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
+        if not is_certain and api.is_repeated and api.respond_unavailable is not None:
+            return await api.respond_unavailable(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
         return await handler(call) if any(services.knows(name) for name in names) else None
 
     return handle

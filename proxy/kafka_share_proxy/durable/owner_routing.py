@@ -227,9 +227,9 @@ class OwnedApi:
         return response or await self._refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     async def _refused(self, call: Call[Any], code: ErrorCode, reason: str) -> Message:
-        away = self.api.away
-        assert away is not None  # noqa: S101  # of our own declarations, each held to it by a test
-        return await away(call, code, reason)
+        respond_unavailable = self.api.respond_unavailable
+        assert respond_unavailable is not None  # noqa: S101  # of our own declarations, each held to it by a test
+        return await respond_unavailable(call, code, reason)
 
 
 def _holds(services: OwnedServices, partitions: Sequence[int]) -> bool:

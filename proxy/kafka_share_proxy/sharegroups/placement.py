@@ -179,14 +179,14 @@ async def _is_here(choice: ShareChoice, services: ShareServices, group_id: str) 
 
 def at_owner(api: DeclaredApi[ShareServices], handler: Handler, choice: ShareChoice) -> Handler:
     """Let the owner in a fleet refuse requests about a group that the brokers serve, until their proxy knows it."""
-    if api.splits is not None or api.away is None:
+    if api.splits is not None or api.respond_unavailable is None:
         return handler
-    away = api.away
+    respond_unavailable = api.respond_unavailable
 
     async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         if choice.is_local(call.message.group_id or ""):
             return await handler(call)
-        return await away(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The brokers serve the group.")
+        return await respond_unavailable(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The brokers serve the group.")
 
     return handle
 

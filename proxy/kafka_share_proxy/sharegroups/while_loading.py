@@ -76,5 +76,5 @@ async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:
 
 
 async def _refusal(api: DeclaredApi[ShareServices], call: Call[Any]) -> bytes:
-    assert api.away is not None  # noqa: S101  # of our own declarations: see share_group_apis
-    return reply(call, await api.away(call, LOADING, MESSAGE))
+    assert api.respond_unavailable is not None  # noqa: S101  # of our own declarations: see share_group_apis
+    return reply(call, await api.respond_unavailable(call, LOADING, MESSAGE))

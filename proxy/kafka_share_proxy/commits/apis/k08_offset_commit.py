@@ -262,10 +262,17 @@ def _advances(requested: RequestedCommit, plan: CommitPlan) -> bool:
     return plan.offset > requested.entry.committed_offset
 
 
-async def _away(
+async def _respond_unavailable(
     call: Call[messages.OffsetCommitRequest], code: ErrorCode, _reason: str
 ) -> messages.OffsetCommitResponse:
     return refused(call, call.message.topics, code)
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, is_repeated=True, hold_s=COMMIT_HOLD_S)
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    needs=Needs.OWNER,
+    respond_unavailable=_respond_unavailable,
+    is_repeated=True,
+    hold_s=COMMIT_HOLD_S,
+)

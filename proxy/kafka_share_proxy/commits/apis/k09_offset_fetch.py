@@ -196,8 +196,17 @@ class _OffsetFetch:
         return PREFIX + shown + text_without_ranges[len(PREFIX) :]
 
 
-async def _away(call: Call[messages.OffsetFetchRequest], code: ErrorCode, _reason: str) -> messages.OffsetFetchResponse:
+async def _respond_unavailable(
+    call: Call[messages.OffsetFetchRequest], code: ErrorCode, _reason: str
+) -> messages.OffsetFetchResponse:
     return fetched_groups.refused(call.message, call.version, code)
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, splits=fetched_groups.SPLITS, is_repeated=True)
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    needs=Needs.OWNER,
+    respond_unavailable=_respond_unavailable,
+    splits=fetched_groups.SPLITS,
+    is_repeated=True,
+)

@@ -150,10 +150,17 @@ class _TxnOffsetCommit:
                     group.state_of(requested.topic_partition).forget_committed()
 
 
-async def _away(
+async def _respond_unavailable(
     call: Call[messages.TxnOffsetCommitRequest], code: ErrorCode, _reason: str
 ) -> messages.TxnOffsetCommitResponse:
     return refused(call, call.message.topics, code)
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, is_repeated=True, hold_s=COMMIT_HOLD_S)
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    needs=Needs.OWNER,
+    respond_unavailable=_respond_unavailable,
+    is_repeated=True,
+    hold_s=COMMIT_HOLD_S,
+)

@@ -47,7 +47,7 @@ async def _delete(
     return response
 
 
-async def _away(
+async def _respond_unavailable(
     call: Call[messages.DeleteGroupsRequest], code: ErrorCode, _reason: str
 ) -> messages.DeleteGroupsResponse:
     response = messages.DeleteGroupsResponse
@@ -60,7 +60,7 @@ API = DeclaredApi(
     key=KEY,
     handle=handle,
     needs=Needs.OWNER,
-    away=_away,
+    respond_unavailable=_respond_unavailable,
     splits=Splits("groups_names", str, "results", lambda entry: str(entry.group_id), str),
     groups_max=10_000,
 )

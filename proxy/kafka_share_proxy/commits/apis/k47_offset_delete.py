@@ -56,10 +56,10 @@ async def _delete(call: Call[messages.OffsetDeleteRequest], services: CommitServ
     return response
 
 
-async def _away(
+async def _respond_unavailable(
     _call: Call[messages.OffsetDeleteRequest], code: ErrorCode, _reason: str
 ) -> messages.OffsetDeleteResponse:
     return messages.OffsetDeleteResponse(error_code=code, topics=[])
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away)
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, respond_unavailable=_respond_unavailable)

@@ -25,13 +25,13 @@ HOLD_MAX_S = 2.0
 """Maximum seconds that a request waits for the gate. Clients wait at least 5 s longer than the time in their request.
 """
 
-Away = Callable[[Call[Any], ErrorCode, str], Coroutine[Any, Any, Message]]
+UnavailableResponder = Callable[[Call[Any], ErrorCode, str], Coroutine[Any, Any, Message]]
 """Function that builds the response while the API cannot be served, from an error code and a text."""
 
 Interrupted = Callable[[Call[Any], str], Coroutine[Any, Any, Message | None]]
 """Function that builds the response for a request interrupted after its handler began, from a text.
 
-It returns None to use `Away`.
+It returns None to use `respond_unavailable`.
 """
 
 
@@ -83,12 +83,12 @@ class DeclaredApi(Generic[S]):
     picks: Callable[[S], Picks] | None = None
     """Function that returns the predicate on decoded requests. None: requests for which `handle` returns a response."""
     needs: Needs = Needs.NOTHING
-    away: Away | None = None
+    respond_unavailable: UnavailableResponder | None = None
     """Response while the required state is being loaded or moved, or its owner cannot be reached."""
     interrupted: Interrupted | None = None
     """Response when the state became unavailable while the handler ran, so that the stored result is unknown.
 
-    None: as `away`, which suits requests that clients may repeat.
+    None: as `respond_unavailable`, which suits requests that clients may repeat.
     """
     splits: Splits | None = None
     """List of groups in the request, which may have several owners. None: one group, `group_id`."""

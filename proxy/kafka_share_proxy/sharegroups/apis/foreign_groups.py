@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias, TypeVar
 
 from kafka_share_proxy.brokers.rights import PROBE_MEMBER, Right, on_read_group, request_read_group, rights_of
-from kafka_share_proxy.forwarding.dispatch.declared_api import Away, DeclaredApi, Needs
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs, UnavailableResponder
 from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, commit_response, refused
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied, reply, send_upstream
@@ -178,21 +178,23 @@ def _not_a(kind: str, group_id: str) -> str:
     return f"Group {group_id} is not a {kind} group."
 
 
-async def _join_away(
+async def _join_unavailable(
     _call: Call[messages.JoinGroupRequest], code: ErrorCode, _reason: str
 ) -> messages.JoinGroupResponse:
     response = messages.JoinGroupResponse
     return response(error_code=code, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
 
 
-async def _commit_away(call: Call[Q], code: ErrorCode, _reason: str) -> Message:
+async def _commit_unavailable(call: Call[Q], code: ErrorCode, _reason: str) -> Message:
     return refused(call, call.message.topics, code)
 
 
-def _makes(key: int, handle: ShareHandler, away: Away) -> Api:
+def _makes(key: int, handle: ShareHandler, respond_unavailable: UnavailableResponder) -> Api:
     """Declare an API that would create a group upstream. It waits until it is known which groups are share groups."""
     wants = named_group_is_held(or_loading=True)
-    return DeclaredApi(key=key, handle=handle, wants=wants, needs=Needs.GROUP_LOADED, away=away)
+    return DeclaredApi(
+        key=key, handle=handle, wants=wants, needs=Needs.GROUP_LOADED, respond_unavailable=respond_unavailable
+    )
 
 
 def _groups_in_request(
@@ -211,10 +213,10 @@ def _describes(key: int, handle: ShareHandler) -> Api:
 
 
 APIS: tuple[Api, ...] = (
-    _makes(ApiKey.JOIN_GROUP, join_group, _join_away),
-    _makes(ApiKey.OFFSET_COMMIT, offset_commit, _commit_away),
+    _makes(ApiKey.JOIN_GROUP, join_group, _join_unavailable),
+    _makes(ApiKey.OFFSET_COMMIT, offset_commit, _commit_unavailable),
     DeclaredApi(key=ApiKey.OFFSET_DELETE, handle=offset_delete, wants=named_group_is_held(or_loading=False)),
-    _makes(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, _commit_away),
+    _makes(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, _commit_unavailable),
     _makes(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, refusals.whole),
     _makes(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat, refusals.whole),
     _describes(ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe),

@@ -178,8 +178,10 @@ async def _may_describe_cluster(call: Call[messages.ListGroupsRequest], services
     return verdict
 
 
-async def _away(_call: Call[messages.ListGroupsRequest], code: ErrorCode, _reason: str) -> messages.ListGroupsResponse:
+async def _respond_unavailable(
+    _call: Call[messages.ListGroupsRequest], code: ErrorCode, _reason: str
+) -> messages.ListGroupsResponse:
     return messages.ListGroupsResponse(error_code=code, groups=[])
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.ALL_LOADED, away=_away)
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.ALL_LOADED, respond_unavailable=_respond_unavailable)

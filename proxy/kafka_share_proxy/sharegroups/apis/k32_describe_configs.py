@@ -172,7 +172,7 @@ def _synonyms(key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShar
     return synonyms
 
 
-async def _away(
+async def _respond_unavailable(
     call: Call[messages.DescribeConfigsRequest], code: ErrorCode, reason: str
 ) -> messages.DescribeConfigsResponse:
     """Return an error for every resource of this part, including those that are not groups."""
@@ -195,7 +195,7 @@ API = DeclaredApi(
     handle=handle,
     picks=names_group_resource,
     needs=Needs.OWNER,
-    away=_away,
+    respond_unavailable=_respond_unavailable,
     splits=by_group_resource("results"),
     groups_max=GROUPS_MAX,
 )

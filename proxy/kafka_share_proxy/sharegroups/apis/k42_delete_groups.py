@@ -115,7 +115,7 @@ async def _forget(services: ShareServices, group_id: str, keys: Sequence[ShareKe
     return ErrorCode.NONE
 
 
-async def _away(
+async def _respond_unavailable(
     call: Call[messages.DeleteGroupsRequest], code: ErrorCode, _reason: str
 ) -> messages.DeleteGroupsResponse:
     message = messages.DeleteGroupsResponse
@@ -140,7 +140,7 @@ API = DeclaredApi(
     wants=any_is_held(or_loading=True),
     picks=names_held(_groups_in_request, or_loading=True),
     needs=Needs.OWNER,
-    away=_away,
+    respond_unavailable=_respond_unavailable,
     splits=Splits("groups_names", str, "results", _group_id, str),
     groups_max=10_000,
 )

@@ -265,7 +265,7 @@ def _result(call: Call[_Request], name: str, failure: Failure | None) -> _Result
     return entry(error_code=code, error_message=text, resource_type=GROUP, resource_name=name)
 
 
-async def _away(call: Call[_Request], code: ErrorCode, reason: str) -> _Response:
+async def _respond_unavailable(call: Call[_Request], code: ErrorCode, reason: str) -> _Response:
     """Return an error for every resource of this part, including those that are not groups."""
     message = _response(call)
 
@@ -287,7 +287,7 @@ APIS = tuple(
         handle=handler,
         picks=names_group_resource,
         needs=Needs.OWNER,
-        away=_away,
+        respond_unavailable=_respond_unavailable,
         splits=by_group_resource("responses"),
         groups_max=GROUPS_MAX,
     )

@@ -101,7 +101,7 @@ async def _list(
     return response
 
 
-async def _away(
+async def _respond_unavailable(
     _call: Call[messages.ListConfigResourcesRequest], code: ErrorCode, _reason: str
 ) -> messages.ListConfigResourcesResponse:
     return messages.ListConfigResourcesResponse(error_code=code, config_resources=[])
@@ -113,6 +113,6 @@ API = DeclaredApi(
     raised_to=RESOURCE_TYPES_VERSION,
     wants=lambda _: FromVersion(RESOURCE_TYPES_VERSION),
     needs=Needs.ALL_LOADED,
-    away=_away,
+    respond_unavailable=_respond_unavailable,
 )
 """v1 lists groups that have settings (KIP-1142), which are kept here; older brokers know only client metrics (v0)."""

@@ -169,7 +169,7 @@ API = DeclaredApi(
     handle=handle,
     versions=VERSIONS,
     needs=Needs.OWNER,
-    away=refusals.whole,
+    respond_unavailable=refusals.whole,
     before_move=let_move,
     is_repeated=True,
 )

@@ -119,7 +119,7 @@ def _topic_name(services: ShareServices, topic_id: bytes) -> str:
     return "" if topic is None else topic.name
 
 
-async def _away(
+async def _respond_unavailable(
     call: Call[messages.ShareGroupDescribeRequest], code: ErrorCode, reason: str
 ) -> messages.ShareGroupDescribeResponse:
     def entry(group_id: str) -> Described:
@@ -138,7 +138,7 @@ API = DeclaredApi(
     handle=handle,
     versions=VERSIONS,
     needs=Needs.OWNER,
-    away=_away,
+    respond_unavailable=_respond_unavailable,
     splits=Splits("group_ids", str, "groups", _group_id, str),
     groups_max=10_000,
 )

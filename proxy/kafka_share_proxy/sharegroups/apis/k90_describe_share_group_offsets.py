@@ -239,7 +239,7 @@ def _partition(services: ShareServices, key: ShareKey, end: tuple[ErrorCode, int
     )
 
 
-async def _away(
+async def _respond_unavailable(
     call: Call[messages.DescribeShareGroupOffsetsRequest], code: ErrorCode, reason: str
 ) -> messages.DescribeShareGroupOffsetsResponse:
     message = messages.DescribeShareGroupOffsetsResponse
@@ -261,7 +261,7 @@ API = DeclaredApi(
     handle=handle,
     versions=VERSIONS,
     needs=Needs.OWNER,
-    away=_away,
+    respond_unavailable=_respond_unavailable,
     splits=Splits("groups", _group_id, "groups", _group_id, _group_id),
     groups_max=10_000,
 )

@@ -176,4 +176,4 @@ async def _response(
     return await replied(call, message(responses=responses))
 
 
-API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole)
+API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, respond_unavailable=refusals.whole)

@@ -109,4 +109,4 @@ def _refusal(call: Call[messages.DeleteShareGroupOffsetsRequest], code: ErrorCod
     return reply(call, message(error_code=code, error_message=text, responses=[]))
 
 
-API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole)
+API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, respond_unavailable=refusals.whole)

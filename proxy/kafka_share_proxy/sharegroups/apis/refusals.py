@@ -1,4 +1,4 @@
-"""Responses of several APIs while the state they need is unavailable: `DeclaredApi.away`."""
+"""Responses of several APIs while the state they need is unavailable: `DeclaredApi.respond_unavailable`."""
 
 from __future__ import annotations
 

@@ -143,14 +143,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of opened batches, with a budget of 10 KiB for one poll."""
     monkeypatch.setattr(record_supply, "OPENED_BYTES_MAX", 10 * KIB)
     sizes: list[int] = []
-    real = compression.opened
+    real = compression.decompress
 
     def counted(codec: int, data: bytes, limit: int) -> bytes | memoryview:
         decompressed = real(codec, data, limit)
         sizes.append(len(decompressed))
         return decompressed
 
-    monkeypatch.setattr(compression, "opened", counted)
+    monkeypatch.setattr(compression, "decompress", counted)
     return sizes
 
 

@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.records.records import Record
 
 from tests.fuzz.harness import Kernel
 from tests.fuzz.sanitized import CHECKOUT
-from tests.views.kernel.batches import CUTS, sample
+from tests.views.kernel.batches import CUTS, REFUSALS, sample
 
 EXTREMES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 DECOMPRESSED_MAX = 1 << 18
@@ -61,8 +61,8 @@ def damaged(dice: random.Random) -> bytes:
 def outcome(kernel: Any, batch: memoryview, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
     """Return the outcome; None: it is refused."""
     try:
-        body = slicing.opened(batch, DECOMPRESSED_MAX)
-    except slicing.REFUSALS:
+        body = slicing.decompressed_records(batch, DECOMPRESSED_MAX)
+    except REFUSALS:
         body = None
     try:
         return kernel(batch, body, cut, slots, from_offset)
@@ -86,7 +86,7 @@ def compare(kernel: Any, seed: int, seconds: float) -> str:
         for part in its or ():
             if part[0] is not None and part[0] is not batch:
                 assert slicing_in_python.split(memoryview(part[0]), None, EvenCut(1), [0], 0) == [part]
-        with suppress(*slicing.REFUSALS):
+        with suppress(*REFUSALS):
             legacy.as_batch(batch, DECOMPRESSED_MAX)
         turns, good = turns + 1, good + (its is not None)
     return f"{turns} batches, {good} of them taken apart, the others refused by both"

@@ -290,6 +290,6 @@ def _each_sample(parts: Sequence[SampledBatch]) -> Iterator[KeySample]:
         area: memoryview | bytes = data[HEADER.size :]
         if batch.compression != compression.NONE:
             if batch.position not in opened:
-                opened[batch.position] = compression.opened(batch.compression, bytes(area), OPENED_BYTES_MAX)
+                opened[batch.position] = compression.decompress(batch.compression, bytes(area), OPENED_BYTES_MAX)
             area = opened[batch.position]
         yield key_samples.sample(area, end, batch.base_offset, first, every)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
-from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import compression, records
 from kafka_share_proxy.wire.records.records import Record
 
 CUTS: tuple[Cut, ...] = (
@@ -20,6 +21,9 @@ CUTS: tuple[Cut, ...] = (
     KeyFilterCut((), (b"7", b""), NullKeys.KEEP),
     KeyFilterCut(((5, (1 << 32) - 1),), (), NullKeys.BY_OFFSET),
 )
+
+REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
+"""Errors for batches that cannot be decompressed or converted."""
 
 
 def sample(seed: int, count: int = 50, base_offset: int = 1000, *, gaps: bool = False, codec: int = 0) -> bytes:

@@ -17,7 +17,7 @@ from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, Null
 from kafka_share_proxy.wire.records import compression, records
 from kafka_share_proxy.wire.records.records import Record
 
-from tests.views.kernel.batches import CUTS, sample
+from tests.views.kernel.batches import CUTS, REFUSALS, sample
 from tests.wire.clients import DEFAULT
 
 VECTOR_FILE = Path(__file__).parents[2] / "wire" / "records" / "hash_vectors.json"
@@ -58,8 +58,8 @@ def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list
     """Return what both kernels give; None: both refuse it."""
     source = memoryview(batch)
     try:
-        body = slicing.opened(source, 1 << 20)
-    except slicing.REFUSALS:
+        body = slicing.decompressed_records(source, 1 << 20)
+    except REFUSALS:
         return None
     outcomes: list[list[slicing_in_python.Part] | None] = []
     for name in ("c", "python"):

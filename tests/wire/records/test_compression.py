@@ -98,11 +98,11 @@ def test_views_of_any_size_are_opened(codec: int, size: int) -> None:
     """Data that opens to several pieces, of bytes that do not compress and of those that do."""
     for data in (random.Random(size).randbytes(size), bytes(size)):
         closed = b"before" + compression.compress(codec, data)
-        decompressed = compression.opened(codec, memoryview(closed)[6:], size)
+        decompressed = compression.decompress(codec, memoryview(closed)[6:], size)
         assert bytes(decompressed) == data
         if size:
             with pytest.raises(RemoteProtocolError):
-                compression.opened(codec, memoryview(closed)[6:], size - 1)
+                compression.decompress(codec, memoryview(closed)[6:], size - 1)
 
 
 def test_lz4_of_linked_blocks_is_opened() -> None:
@@ -111,7 +111,7 @@ def test_lz4_of_linked_blocks_is_opened() -> None:
 
     data = DATA * 20
     closed = lz4.frame.compress(data, block_linked=True, store_size=False)
-    assert bytes(compression.opened(compression.LZ4, closed, len(data))) == data
+    assert bytes(compression.decompress(compression.LZ4, closed, len(data))) == data
     for end in range(0, len(closed), 97):
         with pytest.raises(RemoteProtocolError):
-            compression.opened(compression.LZ4, closed[:end], len(data))
+            compression.decompress(compression.LZ4, closed[:end], len(data))

@@ -399,7 +399,7 @@ every_opener = pytest.mark.parametrize("opener", OPENERS)
 
 
 def whole_payload(codec: int, payload: Buffer) -> Buffer:
-    return compression.opened(codec, payload, records.DECOMPRESSED_MAX)
+    return compression.decompress(codec, payload, records.DECOMPRESSED_MAX)
 
 
 def opened_by(

@@ -158,7 +158,7 @@ def _compressed(batch: ProducedBatch, codec: int | None) -> ProducedBatch:
     codec = codec or compression.NONE
     body = batch.data[HEADER.size :]
     if batch.header.compression != compression.NONE:
-        body = bytes(compression.opened(batch.header.compression, body, DECOMPRESSED_MAX))
+        body = bytes(compression.decompress(batch.header.compression, body, DECOMPRESSED_MAX))
     changed = bytearray(batch.data[: HEADER.size] + (compression.compress(codec, body) if codec else body))
     attributes = _INT16.unpack_from(changed, _ATTRIBUTES_AT)[0] & ~COMPRESSION_MASK | codec
     _INT16.pack_into(changed, _ATTRIBUTES_AT, attributes)

@@ -24,7 +24,6 @@ except ImportError:  # there was no compiler at installation
     _slicing = None  # type: ignore[assignment]
 
 KERNEL = slots.KERNEL
-REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
 
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22
@@ -32,17 +31,17 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 class CorruptBatch(ProxyError):
-    """Bytes that are no record batch. `code` is the error for the consumer."""
+    """Raised for bytes that are no record batch. `code` is the error for the consumer."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class BatchTooLarge(CorruptBatch):
-    """More bytes when decompressed than allowed."""
+    """Raised for a batch that decompresses to more bytes than allowed."""
 
 
 class CodecUnavailable(CorruptBatch):
-    """The library of the batch's codec is not installed."""
+    """Raised if the library of the batch's codec is not installed."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -51,22 +50,26 @@ class Slice(NamedTuple):
     """The part of one source batch for one slot."""
 
     batch: bytes | memoryview | None
-    """The source itself if all records are kept."""
+    """The source itself if all records are kept, None if none is."""
     last_kept: int
+    """Offset of the last kept record, or -1."""
     records: int
+    """Number of kept records."""
 
 
 _as_slice: Callable[[type[Slice], slicing_in_python.Part], Slice] = tuple.__new__
 """`Slice._make` without its frame."""
 
 _EXPANSION = 4
-"""Decompressed by compressed bytes of JSON."""
+"""Decompressed bytes for each compressed byte of JSON."""
 _CALL_NS = 3_000
+"""Nanoseconds of one batch without records."""
 _BYTE_NS = (0.1, 4.5, 1.1, 1.1, 1.4, 1.0, 1.0, 1.0)
-"""Nanoseconds per decompressed byte, by codec."""
+"""Nanoseconds for each decompressed byte, by codec."""
 _RECORD_NS = {"c": 20, "python": 10_000}
+"""Nanoseconds for each record, by kernel."""
 _LEGACY_BYTE_NS = 100
-"""Old messages are decoded in Python."""
+"""Nanoseconds for each byte of a message of magic 0 or 1, which Python decodes."""
 
 Kernel = Callable[[memoryview, bytes | memoryview | None, Cut, Sequence[int], int], list[slicing_in_python.Part]]
 """(batch, its decompressed records if it is compressed, cut, slots, from_offset) -> parts. Raises ValueError."""
@@ -114,7 +117,7 @@ def split_counted(
     codec: int = compression.NONE,
     decompressed_max: int = DECOMPRESSED_MAX,
 ) -> tuple[list[Slice], int]:
-    """Return also the decompressed bytes, 0 if the batch is not compressed."""
+    """Return the result of `split`, and the number of decompressed bytes, 0 if the batch is not compressed."""
     requested_slots = range(cut.slots) if slots is None else slots
     slots_of_cut = cut.slots
     for slot in requested_slots:  # mostly one or a few: min() and max() take longer
@@ -127,12 +130,12 @@ def split_counted(
             if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
                 batch = memoryview(legacy.as_batch(batch, decompressed_max))
                 size = len(batch)
-            body = opened(batch, decompressed_max)
+            body = decompressed_records(batch, decompressed_max)
             size = size if body is None else len(body)
         parts = [_as_slice(Slice, part) for part in _kernel(batch, body, cut, requested_slots, from_offset)]
     except compression.CodecMissing as error:
         raise CodecUnavailable(str(error)) from error
-    except compression.OpenedTooLarge as error:
+    except compression.DecompressedTooLarge as error:
         raise BatchTooLarge(str(error)) from error
     except (ValueError, RemoteProtocolError) as error:
         raise CorruptBatch(str(error)) from error
@@ -141,7 +144,7 @@ def split_counted(
     return parts, size
 
 
-def opened(batch: memoryview, decompressed_max: int) -> bytes | memoryview | None:
+def decompressed_records(batch: memoryview, decompressed_max: int) -> bytes | memoryview | None:
     """Return the decompressed records. None if they are not compressed.
 
     Raises RemoteProtocolError for a wrong checksum, broken data, or too much of it; compression.CodecMissing.
@@ -151,7 +154,7 @@ def opened(batch: memoryview, decompressed_max: int) -> bytes | memoryview | Non
     if not records.has_valid_checksum(batch):
         raise RemoteProtocolError("the checksum of a compressed record batch is wrong")
     packed = bytes(batch[HEADER.size :])
-    return compression.opened(batch[_ATTRIBUTES_AT] & COMPRESSION_MASK, packed, decompressed_max)
+    return compression.decompress(batch[_ATTRIBUTES_AT] & COMPRESSION_MASK, packed, decompressed_max)
 
 
 def _compressed(part: Slice, source: memoryview, codec: int) -> Slice:

@@ -63,7 +63,7 @@ class _Response:
         return self._empty_or_legacy(batch, fate)
 
     def _open_payload(self, codec: int, payload: Buffer) -> Buffer:
-        return compression.opened(codec, payload, self.decompressed_max)
+        return compression.decompress(codec, payload, self.decompressed_max)
 
     def _empty_or_legacy(self, batch: Batch, fate: int) -> FetchedRecords | None:
         source = memoryview(self.data)[batch.position : batch.end]

@@ -68,7 +68,7 @@ def _unwrapped(
     codec = attributes & COMPRESSION_MASK
     if codec == compression.LZ4 and magic == 0:
         value = mended(value)
-    inner = list(_messages(compression.decompress(codec, value, decompressed_max)))
+    inner = list(_messages(bytes(compression.decompress(codec, value, decompressed_max))))
     if any(one[1] != magic or one[2] & COMPRESSION_MASK for one in inner):
         raise RemoteProtocolError("a compressed message holds one of another magic, or another compressed one")
     shift = offset - inner[-1][0] if magic == 1 and inner else 0

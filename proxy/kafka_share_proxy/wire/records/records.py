@@ -363,7 +363,7 @@ def find_records(
     """
     area: Buffer = memoryview(batch)[HEADER.size :]
     if header.compression != compression.NONE:
-        area = compression.opened(header.compression, area, decompressed_max)
+        area = compression.decompress(header.compression, area, decompressed_max)
     return area, _positions(area, header)
 
 

@@ -185,7 +185,7 @@ def test_base_made_anew_is_not_read_for_an_old_view(world, version):
 
 
 def test_partition_the_view_does_not_have_is_unknown(world):
-    """After one look whether it has grown."""
+    """After a check whether it has grown."""
     world.topic("t")
     view = world.view("__view.r2.t")
     entry = partitions_of(world.fetch(world.connect(), {view: {2: 0}}).message)[view, 2]

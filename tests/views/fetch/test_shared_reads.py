@@ -10,7 +10,7 @@ from kafka_share_proxy.reading.upstream_fetch import PartitionRead
 from kafka_share_proxy.views.fetch import shared_reads
 from kafka_share_proxy.views.fetch.shared_reads import ViewReads
 from kafka_share_proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Division, ViewCache
-from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.scanning import LogOffsets
 from kafka_share_proxy.views.model.slots import EvenCut
 
 from tests.support.manual_timers import ManualTimers
@@ -22,7 +22,7 @@ DIVISION = Division("v", EvenCut(4))
 
 class Flying:
     def __init__(self, offset: int, wait_s: float, epoch: int = 5) -> None:
-        self.heads = {KEY: PartitionRead(KEY, "t", offset, epoch, 1000)}
+        self.base_reads = {KEY: PartitionRead(KEY, "t", offset, epoch, 1000)}
         self.wait_s = wait_s
         self.done: Promise[None] = Promise()
 
@@ -41,8 +41,8 @@ def test_read_from_the_same_offset_is_waited_for(reads):
     assert reads.flight(KEY, 10, 5, 0.0, 0.0) is None
     assert reads.flight(KEY, 9, 5, 0.5, 0.0) is None
     assert reads.flight(KEY, 11, 5, 0.5, 0.0) is None
-    assert reads.stands_at_end(KEY, 10, 5)
-    assert not reads.stands_at_end(KEY, 11, 5)
+    assert reads.waits_at_end(KEY, 10, 5)
+    assert not reads.waits_at_end(KEY, 11, 5)
 
 
 def test_read_that_will_reach_an_offset_is_waited_for(reads):
@@ -75,7 +75,7 @@ def test_long_work_is_done_once_for_all_who_wait(reads, monkeypatch):
     """Also for slots that were requested recently."""
     monkeypatch.setattr(shared_reads, "INLINE_S", 0.0)
     workers, timers, chunk = HeldWorkers(), ManualTimers(), chunk_of(batch_of(0))
-    reads.cache.want(KEY, DIVISION, [2], timers.now())
+    reads.cache.slots_to_split(KEY, DIVISION, [2], timers.now())
     first = reads.parts(chunk, DIVISION, [0], 0, workers, timers)
     second = reads.parts(chunk, DIVISION, [2], 0, workers, timers)
     assert first is second is not None
@@ -117,7 +117,7 @@ def test_parts_are_counted_and_the_source_is_not_counted_twice(reads):
 def test_remembered_reads_are_bounded(reads, monkeypatch):
     monkeypatch.setattr(shared_reads, "LATEST_MAX", 3)
     for number in range(10):
-        reads.note_read(ReadKey(bytes(16), number, False), Facts(1, 1, 0), [])
+        reads.note_read(ReadKey(bytes(16), number, False), LogOffsets(1, 1, 0), [])
     assert len(reads.latest) <= 3
 
 
@@ -126,7 +126,7 @@ def test_what_is_too_old_goes_by_itself(reads):
     timers = ManualTimers()
     reads.cache.add(chunk_of(batch_of(0), read_at=timers.now()))
     for _ in range(3):
-        reads.mind_age(timers)
+        reads.schedule_eviction(timers)
     assert timers.planned == 1
     timers.advance(10.0)
     assert reads.cache.bytes == 0

@@ -33,7 +33,7 @@ def test_slots_of_one_place_get_their_parts_in_order():
     parts = parts_of(chunk, *slots, divisions=divisions)
     whole = chunk.row(0, EvenCut(4), range(4))
     assert [part.records for part in parts.slices] == [whole[3].records, whole[0].records, 50]
-    assert parts.opened == whole.opened > 50 * 10
+    assert parts.decompressed_bytes == whole.decompressed_bytes > 50 * 10
     assert parts.size == sum(len(part.batch) for part in parts.slices)
 
 

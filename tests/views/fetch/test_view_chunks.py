@@ -12,9 +12,9 @@ from kafka_share_proxy.views.fetch.view_chunks import (
     ViewChunk,
     fates,
     is_quick,
-    take_apart,
+    split_batches,
 )
-from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.scanning import LogOffsets
 from kafka_share_proxy.views.model.slots import EvenCut
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import compression, records
@@ -41,7 +41,7 @@ def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, requested_ep
         leader_epoch=epoch,
         requested_epoch=requested_epoch,
         read_at=read_at,
-        facts=Facts(10, 10, 0),
+        log_offsets=LogOffsets(10, 10, 0),
     )
 
 
@@ -103,8 +103,8 @@ def test_what_was_made_goes_when_a_single_chunk_is_too_large():
     cache = ViewCache(10, 10.0)
     chunk = chunk_of(batch_of(0))
     cache.add(chunk)
-    chunk.tables["x"] = DivisionTable({0: take_apart(chunk, CUT, [0], 0)[0]}, bytes=100)
-    cache.grown(chunk)
+    chunk.tables["x"] = DivisionTable({0: split_batches(chunk, CUT, [0], 0)[0]}, bytes=100)
+    cache.recount_parts(chunk)
     assert chunk.tables["x"].rows == {}
     assert cache.bytes == len(chunk.records)
 
@@ -128,21 +128,21 @@ def test_partition_is_dropped_whole():
 def test_recently_requested_slots_are_divided_together():
     """Slots of other clients too, until they are no longer requested."""
     cache, division = ViewCache(1 << 20, 10.0), Division("v", EvenCut(8))
-    assert cache.want(KEY, division, [3], 0.0) == [3]
-    assert cache.want(KEY, division, [1, 5], 20.0) == [1, 3, 5]
-    assert cache.want(KEY, division, [1], 45.0) == [1, 5]
+    assert cache.slots_to_split(KEY, division, [3], 0.0) == [3]
+    assert cache.slots_to_split(KEY, division, [1, 5], 20.0) == [1, 3, 5]
+    assert cache.slots_to_split(KEY, division, [1], 45.0) == [1, 5]
 
 
 def test_parts_are_those_of_the_cut():
     chunk = chunk_of(batch_of(0, 50))
-    rows = take_apart(chunk, CUT, [0, 1], 0).rows
+    rows = split_batches(chunk, CUT, [0, 1], 0).rows
     assert sum(part.records for part in rows[0].values()) == 50
 
 
 def test_control_batches_pass_and_aborted_ones_are_nothing():
     marker = records.build_batch(4, [records.Record(key=b"\0\0\0\1", value=bytes(6))], is_control=True)
     chunk = chunk_of(batch_of(0), marker, fates=b"\1\0")
-    (nothing, passed) = take_apart(chunk, CUT, [0, 1], 0).rows
+    (nothing, passed) = split_batches(chunk, CUT, [0, 1], 0).rows
     assert [part.batch for part in nothing.values()] == [None, None]
     assert [bytes(part.batch) for part in passed.values()] == [marker, marker]
 
@@ -151,7 +151,7 @@ def test_broken_batch_ends_what_is_taken_apart():
     """No reader gets past it."""
     broken = bytearray(batch_of(4))
     broken[61] = 0x7F
-    rows = take_apart(chunk_of(batch_of(0), bytes(broken), batch_of(8)), CUT, [0], 0).rows
+    rows = split_batches(chunk_of(batch_of(0), bytes(broken), batch_of(8)), CUT, [0], 0).rows
     assert len(rows) == 2
     assert rows[1] == ErrorCode.CORRUPT_MESSAGE
 
@@ -160,7 +160,7 @@ def test_taking_apart_stops_when_there_is_enough(monkeypatch):
     """However large compressed batches become when opened."""
     monkeypatch.setattr(view_chunks, "RUN_BYTES", 1000)
     chunk = chunk_of(*(batch_of(4 * n, codec=compression.GZIP, size=1000) for n in range(5)))
-    assert len(take_apart(chunk, CUT, [0, 1], 0).rows) == 1
+    assert len(split_batches(chunk, CUT, [0, 1], 0).rows) == 1
 
 
 def test_what_becomes_of_batches_under_read_committed():
@@ -186,21 +186,21 @@ def test_long_work_is_predicted_as_long():
 def test_a_run_ends_where_enough_was_opened():
     """A batch that opens to too much by itself is not opened at all: the run has no row then."""
     chunk = chunk_of(*(batch_of(4 * n, codec=compression.ZSTD, size=10_000) for n in range(5)))
-    assert len(take_apart(chunk, CUT, [0, 1], 0, opened_max=100_000).rows) == 2
-    assert take_apart(chunk, CUT, [0, 1], 0, opened_max=30_000).rows == []
+    assert len(split_batches(chunk, CUT, [0, 1], 0, decompressed_max=100_000).rows) == 2
+    assert split_batches(chunk, CUT, [0, 1], 0, decompressed_max=30_000).rows == []
 
 
 def test_batches_of_a_run_are_bounded(monkeypatch):
     """However small they are."""
     monkeypatch.setattr(view_chunks, "RUN_BATCHES", 3)
     chunk = chunk_of(*(batch_of(n, 1) for n in range(10)))
-    run = take_apart(chunk, CUT, [0, 1], 2, batches_max=view_chunks.RUN_BATCHES)
+    run = split_batches(chunk, CUT, [0, 1], 2, batches_max=view_chunks.RUN_BATCHES)
     assert len(run.rows) == 3
 
 
 def test_rows_count_what_they_take():
     """Also rows without a record."""
-    run = take_apart(chunk_of(*(batch_of(n, 1) for n in range(100))), EvenCut(64), range(64), 0)
+    run = split_batches(chunk_of(*(batch_of(n, 1) for n in range(100))), EvenCut(64), range(64), 0)
     assert run.bytes >= 100 * (view_chunks.ROW_BYTES + 64 * view_chunks.SLOT_BYTES)
 
 

@@ -12,9 +12,9 @@ from kafka_share_proxy.views.model.scanning import (
     GATHERED_BYTES,
     BasePosition,
     BaseScan,
-    Facts,
     FetchScan,
     Gap,
+    LogOffsets,
     PlainScan,
     SlotScan,
 )
@@ -98,11 +98,11 @@ class Broker:
             ]
             parts = [batch.part(slot.slot) for slot in slots]
             before = {slot: slot.bytes for slot in slots}
-            scan.take(slots, batch, parts)
+            scan.advance(slots, batch, parts)
             for slot, part in zip(slots, parts, strict=True):
                 if slot.bytes > before[slot]:
                     self.slot_offsets.setdefault(slot, []).extend(part.offsets)
-        base.on_response(place, Facts(self.end, self.end, 0))
+        base.on_response(place, LogOffsets(self.end, self.end, 0))
 
 
 def scan_of(*bases: BaseScan, plains: tuple[PlainScan, ...] = (), **options: float) -> FetchScan:
@@ -147,7 +147,7 @@ def test_gap_begins_after_what_is_kept_and_ends_at_what_was_scanned(batches, num
     """And is there exactly when the last scanned record was dropped."""
     log, slot = log_of(batches), SlotScan(number, 0, 1 << 20)
     for batch in log:
-        slot.take(batch, batch.part(number), 1 << 20, at_least_one=False)
+        slot.advance(batch, batch.part(number), 1 << 20, at_least_one=False)
     offsets = [b.base_offset + i for b in log for i, owner in enumerate(b.slots) if owner == number]
     last = log[-1]
     all_kept = last.records_count > 0 and all(owner in (number, None) for owner in last.slots)
@@ -172,7 +172,7 @@ def test_gap_begins_after_what_is_kept_and_ends_at_what_was_scanned(batches, num
 
 def test_gap_begins_at_the_fetch_offset_where_nothing_was_kept():
     slot = SlotScan(0, 5, 1 << 20)
-    slot.take(Batch(0, [1] * 10), Part(None, -1, 0, []), 1 << 20, at_least_one=True)
+    slot.advance(Batch(0, [1] * 10), Part(None, -1, 0, []), 1 << 20, at_least_one=True)
     assert slot.gap == Gap(5, 9, 3, 7)
 
 
@@ -187,7 +187,7 @@ def test_request_that_does_not_wait_gets_the_end_of_the_log():
     broker, base = Broker([]), BaseScan([SlotScan(0, 0, 100)])
     broker.run(scan_of(base, deadline=0.0))
     assert broker.rounds == [(0, 0.0)]
-    assert base.facts == Facts(0, 0, 0)
+    assert base.log_offsets == LogOffsets(0, 0, 0)
 
 
 def test_slots_far_apart_do_not_wait_and_each_has_its_read():
@@ -219,9 +219,9 @@ def test_response_is_due_when_enough_was_opened():
     """The opened bytes of a compressed batch count, however small it is."""
     slot, batch = SlotScan(0, 0, 100), Batch(0, [1])
     scan = scan_of(BaseScan([slot]), scanned_max=1 << 20)
-    scan.take([slot], batch, [batch.part(0)], opened=(1 << 20) - 1)
+    scan.advance([slot], batch, [batch.part(0)], decompressed_bytes=(1 << 20) - 1)
     assert not scan.is_spent
-    scan.take([slot], batch, [batch.part(0)])
+    scan.advance([slot], batch, [batch.part(0)])
     assert scan.is_spent
     assert scan.scanned == 2 * batch.size
 
@@ -244,7 +244,7 @@ def test_refusal_ends_the_waiting():
     step = scan.step(0.0)
     assert step is not None
     assert (step.positions, step.wait_s) == ([(other, BasePosition(0))], 0.0)
-    other.on_response(BasePosition(0), Facts(0, 0, 0))
+    other.on_response(BasePosition(0), LogOffsets(0, 0, 0))
     assert scan.step(0.0) is None
 
 
@@ -260,7 +260,7 @@ def test_readers_of_other_leader_epochs_have_separate_positions():
     assert [slot.slot for slot in base.at(seven)] == [1, 2]
     assert {base.next_position(rotation) for rotation in range(2)} == {five, seven}
     assert scan_of(base).step(0.0).wait_s == 1.0  # the records are for the judged ones, the others are next
-    base.on_response(five, Facts(8, 8, 0))
+    base.on_response(five, LogOffsets(8, 8, 0))
     assert base.next_position(0) == seven
     silent = BaseScan([SlotScan(0, 8, 100), SlotScan(1, 9, 100)])
     assert silent.positions() == [BasePosition(8), BasePosition(9)]
@@ -268,18 +268,18 @@ def test_readers_of_other_leader_epochs_have_separate_positions():
 
 def test_unreadable_batch_is_an_error_once_it_is_first():
     slot = SlotScan(0, 0, 100)
-    slot.mistake = ErrorCode.CORRUPT_MESSAGE
+    slot.position_error = ErrorCode.CORRUPT_MESSAGE
     assert slot.error == ErrorCode.CORRUPT_MESSAGE
     slot = SlotScan(0, 0, 100)
-    slot.take(Batch(0, [1]), Part(None, -1, 0, []), 100, at_least_one=True)
-    slot.mistake = ErrorCode.CORRUPT_MESSAGE
+    slot.advance(Batch(0, [1]), Part(None, -1, 0, []), 100, at_least_one=True)
+    slot.position_error = ErrorCode.CORRUPT_MESSAGE
     assert slot.error == ErrorCode.NONE
 
 
 def test_epoch_follows_the_scanned_one_where_the_client_sent_one():
     with_epoch, silent = SlotScan(0, 0, 100, 1), SlotScan(0, 0, 100)
     for slot in (with_epoch, silent):
-        slot.take(Batch(0, [0]), Batch(0, [0]).part(0), 100, at_least_one=True)
+        slot.advance(Batch(0, [0]), Batch(0, [0]).part(0), 100, at_least_one=True)
     assert (with_epoch.last_fetched_epoch, silent.last_fetched_epoch) == (3, -1)
 
 
@@ -296,7 +296,7 @@ def test_plain_partitions_are_planned_with_the_others():
 def test_missing_records_of_old_messages_are_unknown(magic):
     """A wrapper counts as one record, however many were kept of it."""
     slot = SlotScan(0, 0, 100)
-    slot.take(Batch(0, [0, 0, 1], magic=magic), Part(b"x", 1, 2, [0, 1]), 100, at_least_one=True)
+    slot.advance(Batch(0, [0, 0, 1], magic=magic), Part(b"x", 1, 2, [0, 1]), 100, at_least_one=True)
     assert slot.gap == Gap(2, 2, 3, 7)
 
 
@@ -304,17 +304,17 @@ def test_small_parts_are_gathered_but_for_the_last():
     """A filler may have to shorten that one; large parts stay as they are."""
     slot, small = SlotScan(0, 0, 1 << 20), Part(b"x" * 10, 1, 2, [0, 1])
     for base in range(5):
-        slot.take(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
+        slot.advance(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
     slot.gather()
     assert list(map(len, slot.parts)) == [40, 10]
     for base in range(5, 8):
-        slot.take(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
+        slot.advance(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
     slot.gather()
     slot.gather()
     assert list(map(len, slot.parts)) == [40, 30, 10]
     large = Part(bytes(GATHERED_BYTES), 1, 2, [0, 1])
     for base in range(8, 11):
-        slot.take(Batch(2 * base, [0, 0]), large, 1 << 20, at_least_one=True)
+        slot.advance(Batch(2 * base, [0, 0]), large, 1 << 20, at_least_one=True)
     slot.gather()
     assert slot.parts[-1] is large.batch
     assert sum(map(len, slot.parts)) == slot.bytes == 80 + 3 * GATHERED_BYTES

@@ -38,7 +38,7 @@ def read_slot(
         header = records.read_header(stored.data)
         part = _part(stored, header, cut, scan, aborted, committed=committed)
         is_first = at_least_one and scan.bytes == 0
-        if not scan.take(header, part, bytes_max, at_least_one=is_first) or scan.scanned_bytes >= SCANNED_BYTES_MAX:
+        if not scan.advance(header, part, bytes_max, at_least_one=is_first) or scan.scanned_bytes >= SCANNED_BYTES_MAX:
             break
     return _joined(scan)
 

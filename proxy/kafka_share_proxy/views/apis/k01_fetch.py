@@ -10,7 +10,7 @@ KIPs: 74, 98, 227, 320, 392, 516, 595. Skipped: v16 and later (forwarding/README
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,7 +32,7 @@ from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionResponse, RequestedPartition
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
-from kafka_share_proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
+from kafka_share_proxy.views.fetch.fetching import ViewFetching
 from kafka_share_proxy.views.fetch.key_filter import (
     REQUEST_BYTES_MAX,
     TAG_BYTES,
@@ -41,6 +41,7 @@ from kafka_share_proxy.views.fetch.key_filter import (
     applied,
     content_of,
 )
+from kafka_share_proxy.views.fetch.targets import PlainTarget, Target, refusal
 from kafka_share_proxy.views.fetch.view_chunks import Division
 from kafka_share_proxy.views.kernel.filler import filler
 from kafka_share_proxy.views.kernel.slicing import shorten
@@ -54,13 +55,15 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicIdPartition
 
-_RequestedPartition: TypeAlias = "messages.FetchRequest.FetchPartition"
+_FetchPartition: TypeAlias = "messages.FetchRequest.FetchPartition"
 
 KEY = ApiKey.FETCH
 IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE = 13, 7, 12
 FULL_EPOCHS = (0, -1)
+"""Session epochs of full requests (KIP-227)."""
 
 TOPICS_CHECKED_MAX = 10_000
+"""Maximum number of topic ids that are compared before a request is decoded."""
 
 
 # Selection of requests
@@ -80,8 +83,9 @@ def may_need_views(catalog: ViewCatalog) -> EarlyMatch:
 
 
 async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> frames.ResponseFrame | None:
-    refused = await (_make_ids_known if call.version >= IDS_SINCE else _make_names_known)(call, views)
-    requested = _RequestedPartitions(call, views, refused, await _filters(call, views))
+    make_known = _make_ids_known if call.version >= IDS_SINCE else _make_names_known
+    refused = await make_known(call, views)
+    requested = _ServedPartitions(call, views, refused, await _filters(call, views))
     if not requested.is_ours:
         return None
     if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
@@ -105,13 +109,13 @@ async def _make_ids_known(call: Call[messages.FetchRequest], views: ViewServices
     unknown = [i for i in ids if i != ZERO_UUID and catalog.view(i) is None and not catalog.is_plain(i)]
     if unknown:
         await views.keeper.resolve(call.connection, unknown, call.work)
-    outgrown = {
+    to_prepare = {
         view.name.topic
         for topic in topics
-        if (view := catalog.view(bytes(topic.topic_id))) is not None and _is_outgrown(view, topic)
+        if (view := catalog.view(bytes(topic.topic_id))) is not None and _needs_preparation(view, topic)
     }
-    if outgrown:
-        await views.keeper.ensure(call.connection, outgrown, call.work)
+    if to_prepare:
+        await views.keeper.ensure(call.connection, to_prepare, call.work)
     return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
 
 
@@ -119,7 +123,9 @@ async def _make_names_known(call: Call[messages.FetchRequest], views: ViewServic
     """Create missing views, look up the topics with filters, and return the errors by name."""
     topics, catalog = call.message.topics or (), views.catalog
     missing = {
-        topic.topic for topic in topics if is_view(topic.topic) and _is_outgrown(catalog.by_name(topic.topic), topic)
+        topic.topic
+        for topic in topics
+        if is_view(topic.topic) and _needs_preparation(catalog.by_name(topic.topic), topic)
     }
     errors = await views.keeper.ensure(call.connection, missing, call.work) if missing else {}
     filtered = [
@@ -136,6 +142,7 @@ async def _make_names_known(call: Call[messages.FetchRequest], views: ViewServic
 
 
 _Filter = Division | BadFilter | ErrorCode
+"""Parsed filter, or the reason why it is not applied."""
 
 
 async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
@@ -156,9 +163,8 @@ async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> di
     filters: dict[tuple[bytes | str, int], _Filter] = {}
     codes = await _rights(connection, views.services, {name for name, _ in fields})
     for place, content in fields.items():
-        filters[place] = codes[place[0]]
-        if filters[place] == ErrorCode.NONE:
-            filters[place] = await _filter(views, content, connection)
+        code = codes[place[0]]
+        filters[place] = code if code != ErrorCode.NONE else await _filter(views, content, connection)
     return filters
 
 
@@ -174,6 +180,7 @@ async def _filter(views: ViewServices, content: bytes, connection: Connection) -
 async def _rights(
     connection: Connection, services: Services, topics: Iterable[bytes | str]
 ) -> dict[bytes | str, ErrorCode]:
+    """Return NONE for each topic, by id or name, that the client may READ, else the error."""
     ids = {each: each if isinstance(each, bytes) else _id_of(services, each) for each in topics}
     names, unknown = topics_to_query(connection, services, [TopicIdPartition(i, 0) for i in ids.values() if i])
     if names or unknown:
@@ -187,25 +194,28 @@ def _id_of(services: Services, name: str) -> bytes | None:
     return None if topic is None else topic.topic_id
 
 
-def _is_outgrown(view: View | None, topic: messages.FetchRequest.FetchTopic) -> bool:
-    """True if the request names partitions that the view did not have when it was last checked."""
+def _needs_preparation(view: View | None, topic: messages.FetchRequest.FetchTopic) -> bool:
+    """True if the view is unknown, or the request names partitions that it did not have when it was last checked."""
     return view is None or any(entry.partition >= view.partitions for entry in topic.partitions)
 
 
 @dataclass(slots=True, eq=False)
-class _Item:
-    entry: _RequestedPartition
+class _ServedPartition:
+    """One requested partition: plain, or a slot of a base partition, or refused with `code`."""
+
+    entry: _FetchPartition
+    plain: PlainTarget | None = None
     target: Target | None = None
     slot: SlotScan | None = None
-    plain: PlainTarget | None = None
     code: ErrorCode = ErrorCode.NONE
     is_filtered: bool = False
     view: str | None = None
+    """Name of the view. None for a filter."""
     view_id: bytes = ZERO_UUID
 
 
-class _RequestedPartitions:
-    """Partitions of the request by how they are served."""
+class _ServedPartitions:
+    """All partitions of a request, and the base partitions to be read for them."""
 
     def __init__(
         self,
@@ -217,13 +227,14 @@ class _RequestedPartitions:
         self._filters = filters
         self._call, self._services, self._catalog, self._refused = call, views.services, views.catalog, refused
         self._targets: dict[ReadKey, Target] = {}
-        self.topics: list[tuple[bytes | str, list[_Item]]] = []
+        self.topics: list[tuple[bytes | str, list[_ServedPartition]]] = []
+        """Partitions by topic, as in the request."""
         self.is_ours = bool(refused)
         """True if the request cannot be forwarded."""
         for topic in call.message.topics or ():
             name = bytes(topic.topic_id) if self._by_id else topic.topic
             entries = {entry.partition: entry for entry in topic.partitions}
-            self.topics.append((name, [self._item(name, entry) for entry in entries.values()]))
+            self.topics.append((name, [self._served_partition(name, entry) for entry in entries.values()]))
 
     @property
     def targets(self) -> list[Target]:
@@ -231,57 +242,68 @@ class _RequestedPartitions:
 
     @property
     def plains(self) -> list[PlainTarget]:
-        return [item.plain for _, items in self.topics for item in items if item.plain is not None]
+        return [served.plain for _, partitions in self.topics for served in partitions if served.plain is not None]
+
+    def of_bases(self) -> Iterator[tuple[_ServedPartition, Target, SlotScan]]:
+        """Yield the partitions that are served from base partitions."""
+        for _, partitions in self.topics:
+            for served in partitions:
+                if served.target is not None and served.slot is not None:
+                    yield served, served.target, served.slot
 
     @property
     def _by_id(self) -> bool:
         return self._call.version >= IDS_SINCE
 
-    def _item(self, name: bytes | str, entry: _RequestedPartition) -> _Item:
+    def _served_partition(self, name: bytes | str, entry: _FetchPartition) -> _ServedPartition:
         if name in self._refused:
-            return _Item(entry, code=self._refused[name])
+            return _ServedPartition(entry, code=self._refused[name])
         view = self._catalog.by_name(name) if isinstance(name, str) else self._catalog.view(name)
         key_filter = self._filters.get((name, entry.partition))
         if isinstance(key_filter, BadFilter):
-            return self._mistaken(entry, str(key_filter))
+            return self._invalid_filter(entry, str(key_filter))
+        if view is not None and key_filter is not None:
+            return self._invalid_filter(entry, "KeyFilter on a view")
         if view is not None:
-            return self._of_view(view, entry) if key_filter is None else self._mistaken(entry, "KeyFilter on a view")
+            return self._view_partition(view, entry)
         if isinstance(key_filter, ErrorCode):
             self.is_ours = True
-            return _Item(entry, code=key_filter)
+            return _ServedPartition(entry, code=key_filter)
         if key_filter is not None:
-            return self._filtered(name, entry, key_filter)
-        return _Item(entry, plain=PlainTarget(RequestedPartition(name, entry), PlainScan(), (name, entry.partition)))
+            return self._filtered_partition(name, entry, key_filter)
+        plain = PlainTarget(RequestedPartition(name, entry), PlainScan(), (name, entry.partition))
+        return _ServedPartition(entry, plain=plain)
 
-    def _mistaken(self, entry: _RequestedPartition, reason: str) -> _Item:
+    def _invalid_filter(self, entry: _FetchPartition, reason: str) -> _ServedPartition:
         self.is_ours = True
         self._services.notes("key-filter-refused", reason=reason, client=self._call.connection.client_host)
-        return _Item(entry, code=ErrorCode.INVALID_REQUEST)
+        return _ServedPartition(entry, code=ErrorCode.INVALID_REQUEST)
 
-    def _of_view(self, view: View, entry: _RequestedPartition) -> _Item:
+    def _view_partition(self, view: View, entry: _FetchPartition) -> _ServedPartition:
         self.is_ours = True
         if not 0 <= entry.partition < view.partitions:
-            return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return _ServedPartition(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition, slot = view.place(entry.partition)
         division = Division(view.topic_id, view.cut)
-        item = self._slot(view.base_id, view.name.base, partition, slot, division, entry)
-        item.view, item.view_id = view.name.topic, view.topic_id
-        return item
+        served = self._slot_partition(view.base_id, view.name.base, partition, slot, division, entry)
+        served.view, served.view_id = view.name.topic, view.topic_id
+        return served
 
-    def _filtered(self, name: bytes | str, entry: _RequestedPartition, division: Division) -> _Item:
+    def _filtered_partition(self, name: bytes | str, entry: _FetchPartition, division: Division) -> _ServedPartition:
         self.is_ours = True
         topology = self._services.topology
         topic = topology.topic(name) if isinstance(name, str) else topology.topic_by_id(name)
         topic_id = topic.topic_id if topic is not None else name
         if not isinstance(topic_id, bytes):
-            return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        item = self._slot(topic_id, "" if topic is None else topic.name, entry.partition, 0, division, entry)
-        item.is_filtered = True
-        return item
+            return _ServedPartition(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        base = "" if topic is None else topic.name
+        served = self._slot_partition(topic_id, base, entry.partition, 0, division, entry)
+        served.is_filtered = True
+        return served
 
-    def _slot(
-        self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: _RequestedPartition
-    ) -> _Item:
+    def _slot_partition(
+        self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: _FetchPartition
+    ) -> _ServedPartition:
         key = ReadKey(base_id, partition, bool(self._call.message.isolation_level))
         target = self._targets.get(key)
         if target is None:
@@ -290,21 +312,22 @@ class _RequestedPartitions:
         target.scan.slots.append(scan)
         target.scan.current_leader_epoch = max(target.scan.current_leader_epoch, entry.current_leader_epoch)
         target.divisions[scan] = division
-        return _Item(entry, target=target, slot=scan)
+        return _ServedPartition(entry, target=target, slot=scan)
 
 
 # The response
 
 
 def _response(
-    call: Call[messages.FetchRequest], fetching: ViewFetching, requested: _RequestedPartitions
+    call: Call[messages.FetchRequest], fetching: ViewFetching, requested: _ServedPartitions
 ) -> messages.FetchResponse:
     message = messages.FetchResponse
     if fetching.error_code:
         return message(throttle_time_ms=fetching.throttle_time_ms, error_code=fetching.error_code)
     committed = bool(call.message.isolation_level)
     responses = [
-        _topic(name, [_entry(item, call.version, committed) for item in items]) for name, items in requested.topics
+        _topic(name, [_entry(served, call.version, committed) for served in partitions])
+        for name, partitions in requested.topics
     ]
     return message(throttle_time_ms=fetching.throttle_time_ms, responses=responses)
 
@@ -315,22 +338,22 @@ def _topic(name: bytes | str, partitions: list[PartitionResponse]) -> messages.F
     return messages.FetchResponse.FetchableTopicResponse(topic=name, partitions=partitions)
 
 
-def _entry(item: _Item, version: int, committed: bool) -> PartitionResponse:
-    index = item.entry.partition
-    if item.plain is not None:
-        return item.plain.response or _empty(index, committed)
-    if item.target is None or item.slot is None:
-        return _refused(refusal(item.code), index, version)
-    refused = item.target.slot_refusals.get(item.slot) or item.target.refusal
+def _entry(served: _ServedPartition, version: int, committed: bool) -> PartitionResponse:
+    index = served.entry.partition
+    if served.plain is not None:
+        return served.plain.response or _empty(index, committed)
+    if served.target is None or served.slot is None:
+        return _refused(refusal(served.code), index, version)
+    refused = served.target.slot_refusals.get(served.slot) or served.target.refusal
     if refused is not None:
         return _refused(refused, index, version)
-    facts, slot = item.target.scan.facts, item.slot
+    log_offsets, slot = served.target.scan.log_offsets, served.slot
     entry = _empty(index, committed and not slot.error)
-    if facts is not None:
-        entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = facts
+    if log_offsets is not None:
+        entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = log_offsets
     entry.error_code = slot.error
     entry.records = records_of(slot)
-    if item.is_filtered and not slot.error:
+    if served.is_filtered and not slot.error:
         entry.unknown_tags = (applied(slot.position),)
     return entry
 
@@ -367,7 +390,7 @@ def records_of(slot: SlotScan) -> frames.Pieces:
     return frames.Pieces(parts)
 
 
-def _count_figures(views: ViewServices, fetching: ViewFetching, requested: _RequestedPartitions) -> None:
+def _count_figures(views: ViewServices, fetching: ViewFetching, requested: _ServedPartitions) -> None:
     figures = views.reads.figures
     figures.requests += 1
     figures.scanned_bytes += fetching.scan.scanned
@@ -376,28 +399,22 @@ def _count_figures(views: ViewServices, fetching: ViewFetching, requested: _Requ
         figures.kept_records += sum(slot.records for slot in target.scan.slots)
 
 
-def _note_readers(call: Call[messages.FetchRequest], views: ViewServices, requested: _RequestedPartitions) -> None:
+def _note_readers(call: Call[messages.FetchRequest], views: ViewServices, requested: _ServedPartitions) -> None:
     """Note the positions of the slots that were served, for lag."""
     now, connection_id = views.services.timers.now(), call.connection.id
-    for _, items in requested.topics:
-        for item in items:
-            target, slot = item.target, item.slot
-            if item.view is None or target is None or slot is None or slot.error:
-                continue
-            if target.refusal is None and slot not in target.slot_refusals:
-                at = item.view_id, item.entry.partition
-                views.reads.readers.note(at, connection_id, slot.fetch_offset, slot.records, slot.bytes, now)
+    for served, target, slot in requested.of_bases():
+        is_refused = bool(slot.error) or target.refusal is not None or slot in target.slot_refusals
+        if served.view is not None and not is_refused:
+            partition = served.view_id, served.entry.partition
+            views.reads.readers.note(partition, connection_id, slot.fetch_offset, slot.records, slot.bytes, now)
 
 
-def _report_audit(call: Call[messages.FetchRequest], views: ViewServices, requested: _RequestedPartitions) -> None:
+def _report_audit(call: Call[messages.FetchRequest], views: ViewServices, requested: _ServedPartitions) -> None:
     audit = views.reads.audit
     if audit is None:
         return
-    for _, items in requested.topics:
-        for item in items:
-            if item.target is not None and item.slot is not None:
-                division = item.target.divisions[item.slot]
-                audit.responded(item.target.key, item.view, division, item.slot, call.client_id)
+    for served, target, slot in requested.of_bases():
+        audit.responded(target.key, served.view, target.divisions[slot], slot, call.client_id)
 
 
 API = DeclaredApi(

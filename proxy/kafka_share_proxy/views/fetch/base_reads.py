@@ -22,11 +22,11 @@ from kafka_share_proxy.reading.upstream_fetch import (
 )
 from kafka_share_proxy.views.fetch.shared_reads import ViewReads
 from kafka_share_proxy.views.fetch.view_chunks import ViewChunk, fates
-from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.scanning import LogOffsets
 from kafka_share_proxy.wire.errors import ErrorCode
 
 _CHUNKS_ARE_OLD = METADATA_IS_STALE | {ErrorCode.OFFSET_OUT_OF_RANGE}
-
+"""Errors after which cached chunks of the partition are dropped."""
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class ViewRead(UpstreamFetch):
         connection: Connection,
         services: Services,
         reads: ViewReads,
-        heads: Sequence[PartitionRead],
+        base_reads: Sequence[PartitionRead],
         plains: Sequence[RequestedPartition],
         *,
         wait_s: float,
@@ -47,16 +47,27 @@ class ViewRead(UpstreamFetch):
         read_committed: bool,
         version: int | None = None,
         session_id: int = 0,
-        heads_first: bool = False,
+        bases_first: bool = False,
     ) -> None:
         """Send the Fetch.
 
-        `version`: of the client's request, if it names plain partitions. `session_id`: to close.
+        Args:
+            connection: the client's connection, whose upstream side is used.
+            services: the services of all handlers.
+            reads: where the result is kept for other readers.
+            base_reads: base partitions.
+            plains: plain partitions of the client's request.
+            wait_s: maximum seconds that the broker waits for records.
+            max_bytes: maximum bytes of the response.
+            read_committed: read up to the last stable offset.
+            version: version of the client's request if it names plain partitions.
+            session_id: session of the client to close (views/README.md rule 22).
+            bases_first: put the base partitions before the plain ones.
         """
-        super().__init__(connection, services, heads, version)
-        self.heads: Mapping[ReadKey, PartitionRead] = {head.key: head for head in heads}
+        super().__init__(connection, services, base_reads, version)
+        self.base_reads: Mapping[ReadKey, PartitionRead] = {base_read.key: base_read for base_read in base_reads}
         self.chunks: dict[ReadKey, ViewChunk] = {}
-        self.facts: dict[ReadKey, Facts] = {}
+        self.log_offsets: dict[ReadKey, LogOffsets] = {}
         self.refusals: dict[ReadKey, PartitionResponse] = {}
         """Entries with an error or a diverging epoch."""
         self.plains: dict[tuple[bytes | str, int], PartitionResponse] = {}
@@ -64,17 +75,16 @@ class ViewRead(UpstreamFetch):
         self._services, self._reads = services, reads
         self._requested_plains = {(plain.topic, plain.entry.partition) for plain in plains}
         reads.figures.reads += 1
-        self._promised = sum(
-            max(head.max_bytes, least) for head in heads if (least := reads.least_bytes(head.key, head.offset))
-        )
+        least_bytes = [(read, reads.least_bytes(read.key, read.offset)) for read in base_reads]
+        self._promised = sum(max(read.max_bytes, least) for read, least in least_bytes if least)
         """Bytes in the response budget until the response arrives."""
         services.responses.hold(self._promised)
-        for key in self.heads:
+        for key in self.base_reads:
             reads.flights.begin(key, self)
+        # One entry serves a base partition and the same plain one at one offset (views/README.md rule 21).
         bases = [each for each in self.requested() if (each.topic, each.entry.partition) not in self._requested_plains]
-        """One entry serves a base partition and the same plain one at one offset (views/README.md rule 21)."""
         self.send(
-            [*bases, *plains] if heads_first else [*plains, *bases],
+            [*bases, *plains] if bases_first else [*plains, *bases],
             wait_s=wait_s,
             min_bytes=1,
             max_bytes=max_bytes,
@@ -98,7 +108,7 @@ class ViewRead(UpstreamFetch):
                     self._keep(partition)
         finally:
             self._services.responses.release(self._promised)
-            for key in self.heads:
+            for key in self.base_reads:
                 self._reads.flights.end(key, self)
 
     def _refuse(self, read: PartitionRead, partition: PartitionResponse) -> None:
@@ -112,10 +122,10 @@ class ViewRead(UpstreamFetch):
     def _keep(self, received: ReadPartition) -> None:
         read, partition, _, batches, records = received
         key = read.key
-        facts = Facts(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
-        self.facts[key] = facts
-        self._reads.note_read(key, facts, batches)
-        if not batches or not isinstance(records, memoryview):  # views are read for this proxy's own clients
+        log_offsets = LogOffsets(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
+        self.log_offsets[key] = log_offsets
+        self._reads.note_read(key, log_offsets, batches)
+        if not batches or not isinstance(records, memoryview):  # views are read only for this proxy's own clients
             return
         self._reads.figures.read_bytes += len(records)
         if self._reads.audit is not None:
@@ -130,17 +140,17 @@ class ViewRead(UpstreamFetch):
             leader_epoch=read.leader_epoch if leader is None or read.leader_epoch >= 0 else leader.epoch,
             requested_epoch=read.last_fetched_epoch,
             read_at=self._services.timers.now(),
-            facts=facts,
+            log_offsets=log_offsets,
         )
         self._reads.cache.add(chunk)
-        self._reads.mind_age(self._services.timers)
+        self._reads.schedule_eviction(self._services.timers)
 
     def _ended(self) -> None:
         """Do nothing: all waiting requests wait for `done`."""
 
 
 def rotated(items: Iterable[T], shift: int) -> list[T]:
-    """Rotate items: the first partition of a Fetch gets a batch of any size."""
+    """Rotate items, because only the first partition of a Fetch gets a batch of any size."""
     ordered = list(items)
-    at = shift % len(ordered) if ordered else 0
-    return ordered[at:] + ordered[:at]
+    first = shift % len(ordered) if ordered else 0
+    return ordered[first:] + ordered[:first]

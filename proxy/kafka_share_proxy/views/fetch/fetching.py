@@ -16,7 +16,6 @@ A connection has at most one upstream Fetch in flight, also across its requests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
 from kafka_share_proxy.brokers.connection_slots import ConnectionSlot
@@ -25,22 +24,21 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.loop.waiting import first_until, wait_until
 from kafka_share_proxy.reading import upstream_fetch
-from kafka_share_proxy.reading.chunk_cache import ReadKey
-from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse, RequestedPartition
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse
 from kafka_share_proxy.views.fetch.base_reads import ViewRead, rotated
 from kafka_share_proxy.views.fetch.shared_reads import READ_BYTES_MIN, Flight
 from kafka_share_proxy.views.fetch.slot_parts import PartsMaking
-from kafka_share_proxy.views.fetch.view_chunks import Division, ViewChunk
+from kafka_share_proxy.views.fetch.targets import PlainTarget, Target, refusal, unknown_partition
+from kafka_share_proxy.views.fetch.view_chunks import ViewChunk
 from kafka_share_proxy.views.kernel.slicing import Slice
-from kafka_share_proxy.views.model.scanning import BasePosition, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
+from kafka_share_proxy.views.model.scanning import BasePosition, FetchScan, NextRead, PlainScan
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.values import TopicIdPartition
 
-PARKED_WAIT_S = 0.5
-"""Longest wait of an upstream Fetch in a request that also waits for another client's read. The client's next request
-may be queued until that Fetch returns.
+WAIT_WITH_JOINED_S = 0.5
+"""Longest wait of an upstream Fetch in a request that also joined another client's read. The client's next request may
+be queued until that Fetch returns.
 """
 
 JOINED_GRACE_S = 0.5
@@ -49,8 +47,8 @@ JOINED_GRACE_S = 0.5
 ITERATION_STEPS = 128
 """Number of slots moved over a batch before other tasks of the loop run."""
 
-HELD_WAIT_S = 1.0
-"""Longest wait of a request that has records, but fewer than MinBytes."""
+WAIT_WITH_RECORDS_S = 1.0
+"""Longest wait of an upstream Fetch in a request that has records, but fewer than MinBytes."""
 
 ROOM_CHECK_S = 0.05
 """Seconds between two checks of a request that waits for memory or a thread."""
@@ -62,37 +60,8 @@ ROUNDS_MAX = 10_000
 """Maximum number of rounds of reads. More would be a bug. The response then contains what was read."""
 
 
-@dataclass(slots=True, eq=False)
-class Target:
-    """One base partition that the request reads through views or filters."""
-
-    key: ReadKey
-    name: str
-    scan: BaseScan
-    divisions: dict[SlotScan, Division]
-    may_share: bool = False
-    is_alone: bool = False
-    """True after another client's read failed this request."""
-    dry_at: int = -1
-    refusal: PartitionResponse | None = None
-    """Error entry for the whole partition."""
-    slot_refusals: dict[SlotScan, PartitionResponse] = field(default_factory=dict)
-    """Error entries that depend on the position of a slot."""
-    own: list[ViewChunk] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class PlainTarget:
-    """One requested partition that is not a view."""
-
-    plain: RequestedPartition
-    scan: PlainScan
-    base: tuple[bytes | str, int]
-    response: PartitionResponse | None = None
-
-
 class ViewFetching:
-    """Execution of one request. `run` fills the scans, the errors and the plain entries."""
+    """Execution of one request: `run` fills the scans, the errors and the plain entries."""
 
     def __init__(
         self,
@@ -124,7 +93,8 @@ class ViewFetching:
             rotation=self._rotation,
         )
         self._parts = PartsMaking(views.reads, views.workers, services.timers, call.connection.id)
-        self._moved = 0
+        self._moved_slots = 0
+        """Slots moved since other tasks of the loop ran."""
         self._held = 0
         """Bytes counted in the response budget."""
         self._is_short = False
@@ -136,7 +106,7 @@ class ViewFetching:
         self.error_code = 0
 
     async def run(self) -> None:
-        await self._confirm()
+        await self._check_rights_and_leaders()
         for _ in range(ROUNDS_MAX):
             await self._use_cache()
             step = self.scan.step(self._services.timers.now())
@@ -150,6 +120,7 @@ class ViewFetching:
                 await self._has_room(least)
 
     def release(self) -> None:
+        """Return the bytes of the response to the budget."""
         self._services.responses.release(self._held)
         self._held = 0
 
@@ -161,12 +132,13 @@ class ViewFetching:
         """Make room for the next read: release what no slot will read again."""
         for target in self._targets:
             positions = target.scan.positions()
-            self._keep(target, [chunk for chunk in target.own if any(chunk.holds(each.offset) for each in positions)])
+            chunks = [chunk for chunk in target.own_chunks if any(chunk.holds(each.offset) for each in positions)]
+            self._keep(target, chunks)
 
     def _keep(self, target: Target, chunks: list[ViewChunk]) -> None:
         """Replace the chunks that this request holds of a partition, and their count in the budget."""
-        self._hold(sum(len(chunk.records) for chunk in chunks) - sum(len(chunk.records) for chunk in target.own))
-        target.own = chunks
+        self._hold(sum(len(chunk.records) for chunk in chunks) - sum(len(chunk.records) for chunk in target.own_chunks))
+        target.own_chunks = chunks
 
     @property
     def _is_crowded(self) -> bool:
@@ -176,24 +148,25 @@ class ViewFetching:
 
     # Rights and leaders
 
-    async def _confirm(self) -> None:
+    async def _check_rights_and_leaders(self) -> None:
         services, connection = self._services, self._connection
-        places = [TopicIdPartition(target.key.topic_id, target.key.partition) for target in self._targets]
-        names, ids = topics_to_query(connection, services, places)
+        names, ids = topics_to_query(connection, services, [target.partition for target in self._targets])
         if names or ids:
             on_topics(connection, services, await request_topics(connection, names, ids))
         for target in self._targets:
-            self._judge(target)
-            self._doubt(target)
-            if judge(connection, services, _place(target)) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._update_sharing(target)
+            self._note_newer_epoch(target)
+            if judge(connection, services, target.partition) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._refuse(target, self._not_leader(target))
 
-    def _judge(self, target: Target) -> None:
-        allowed = judge(self._connection, self._services, _place(target)) == ErrorCode.NONE
+    def _update_sharing(self, target: Target) -> None:
+        """Decide again whether the cache may serve the client (views/README.md rule 42)."""
+        allowed = judge(self._connection, self._services, target.partition) == ErrorCode.NONE
         epoch = target.scan.current_leader_epoch
-        target.may_share = allowed and not target.is_alone and epoch in (-1, self._leader_epoch(target))
+        target.may_share = allowed and not target.reads_alone and epoch in (-1, self._leader_epoch(target))
 
-    def _doubt(self, target: Target) -> None:
+    def _note_newer_epoch(self, target: Target) -> None:
+        """Have old metadata refreshed if the client knows a newer leader epoch."""
         services = self._services
         is_old = services.topology.age(target.name, services.timers.now()) > services.options.metadata_age_s
         if is_old and target.scan.current_leader_epoch > self._leader_epoch(target):
@@ -223,11 +196,12 @@ class ViewFetching:
         for target in rotated(self._targets, self._rotation):
             if target.scan.is_refused or self._is_short:
                 continue
-            self._judge(target)
+            self._update_sharing(target)
             for position in rotated(target.scan.positions(), self._rotation):
                 await self._move(target, position)
 
     async def _move(self, target: Target, position: BasePosition) -> None:
+        """Move the slots at a position over the batches that were read, as far as these reach."""
         scan, timers = self.scan, self._services.timers
         chunk: ViewChunk | None = None
         index = -1
@@ -239,7 +213,7 @@ class ViewFetching:
             if chunk is None:
                 return
             index = index if index >= 0 else chunk.index_of(position.offset)
-            target.scan.facts = chunk.facts
+            target.scan.log_offsets = chunk.log_offsets
             try:
                 parts = await self._parts.of(chunk, index, slots, target.divisions)
             except WorkersBusy:
@@ -247,7 +221,7 @@ class ViewFetching:
                 continue
             if isinstance(parts, ErrorCode):
                 for slot in slots:
-                    slot.mistake, slot.is_scanned = parts, True
+                    slot.position_error, slot.is_scanned = parts, True
                 resource = {"topic": target.name, "partition": target.key.partition, "offset": position.offset}
                 self._services.notes("view-batch-unreadable", **resource, reason=parts.name)
                 return
@@ -255,19 +229,19 @@ class ViewFetching:
                 return
             batch = chunk.batches[index]
             before = scan.matched
-            scan.take(slots, batch, [_by_itself(part) for part in parts.slices], parts.opened)
+            scan.advance(slots, batch, [_copied(part) for part in parts.slices], parts.decompressed_bytes)
             self._hold(scan.matched - before)
             position, index = BasePosition(batch.last_offset + 1, batch.leader_epoch), index + 1
-            self._moved += len(slots)
-            if self._moved >= ITERATION_STEPS:
-                self._moved = 0
+            self._moved_slots += len(slots)
+            if self._moved_slots >= ITERATION_STEPS:
+                self._moved_slots = 0
                 for slot in slots:
                     slot.gather()
                 await self._reads.slices.next(timers)
 
     def _chunk(self, target: Target, position: BasePosition) -> ViewChunk | None:
         """Return the chunk of a read from exactly this position, or of an earlier one that continues."""
-        for chunk in target.own:
+        for chunk in target.own_chunks:
             epoch_and_offset = (chunk.fetch_offset, chunk.requested_epoch)
             if position == epoch_and_offset or (chunk.holds(position.offset) and chunk.continues(*position)):
                 return chunk
@@ -279,14 +253,14 @@ class ViewFetching:
         )
 
     async def _wait_for_workers(self) -> None:
-        """Pause, or stop if the client's wait is over or there are records."""
+        """Pause. End the request if the client's wait is over or there are records."""
         timers = self._services.timers
         if self.scan.matched or timers.now() >= self.scan.deadline:
             self._is_short = True
         await wait_until(timers, timers.now() + ROOM_CHECK_S)
 
     async def _has_room(self, size: int) -> bool:
-        """Check the budget. A request without any records waits for room."""
+        """Return True if the response budget has room. A request without any records waits for it."""
         responses, timers = self._services.responses, self._services.timers
         if not size or responses.has_room(size):
             return True
@@ -306,30 +280,30 @@ class ViewFetching:
     async def _read(self, step: NextRead) -> None:
         under_way = ViewRead.of(self._connection)
         joined: list[tuple[Target, Flight]] = []
-        heads: list[PartitionRead] = []
+        base_reads: list[PartitionRead] = []
         for scan, position in step.positions:
             target = self._by_scan[scan]
-            flight = self._joined(target, position, step.wait_s)
+            flight = self._flight_to_join(target, position, step.wait_s)
             if flight is not None:
                 joined.append((target, flight))
             elif not self._is_known_end(target, position, step.wait_s):
-                heads.append(self._head(target, position))
+                base_reads.append(self._base_read(target, position))
         own = None
-        if under_way is None and (heads or step.plains):
-            wait_s = min(step.wait_s, PARKED_WAIT_S) if joined else step.wait_s
-            wait_s = min(wait_s, HELD_WAIT_S) if self.scan.matched else wait_s
-            own = self._launch(rotated(heads, self._rotation), step.plains, wait_s)
-        busy = own or (under_way if heads or step.plains else None)
+        if under_way is None and (base_reads or step.plains):
+            wait_s = min(step.wait_s, WAIT_WITH_JOINED_S) if joined else step.wait_s
+            wait_s = min(wait_s, WAIT_WITH_RECORDS_S) if self.scan.matched else wait_s
+            own = self._launch(rotated(base_reads, self._rotation), step.plains, wait_s)
+        busy = own or (under_way if base_reads or step.plains else None)
         self._reads.figures.joined += bool(joined)
-        await self._first(busy, joined)
+        await self._wait_for_first(busy, joined)
         if own is not None and own.done.done:
             self._absorb_own(own)
         for read in dict.fromkeys([under_way, *(flight for _, flight in joined)]):
             if read is not None and read.done.done:
                 self._absorb(read, own=False, here=read is under_way)
 
-    async def _first(self, busy: ViewRead | None, joined: Sequence[tuple[Target, Flight]]) -> None:
-        """Wait until a read, which may fail, has ended."""
+    async def _wait_for_first(self, busy: ViewRead | None, joined: Sequence[tuple[Target, Flight]]) -> None:
+        """Wait until the first of these reads has ended, successfully or not."""
         timers = self._services.timers
         now, deadline = timers.now(), self.scan.deadline
         if busy is not None and (not joined or now >= deadline):
@@ -339,16 +313,17 @@ class ViewFetching:
             await first_until(timers, deadline if now < deadline else now + JOINED_GRACE_S, *dones)
             late = timers.now() >= deadline
             for target, flight in joined:
-                target.is_alone = target.is_alone or (late and not flight.done.done and flight.wait_s == 0)
+                target.reads_alone = target.reads_alone or (late and not flight.done.done and flight.wait_s == 0)
 
-    def _joined(self, target: Target, position: BasePosition, wait_s: float) -> Flight | None:
+    def _flight_to_join(self, target: Target, position: BasePosition, wait_s: float) -> Flight | None:
+        """Return another client's read in flight that will return the records, or None."""
         if not target.may_share:
             return None
         epoch, now = self._leader_epoch(target), self._services.timers.now()
         flight = self._reads.flight(target.key, position.offset, epoch, wait_s, now)
         if flight is None:
             return None
-        requested_epoch = flight.heads[target.key].last_fetched_epoch
+        requested_epoch = flight.base_reads[target.key].last_fetched_epoch
         return flight if position.last_fetched_epoch in (-1, epoch, requested_epoch) else None
 
     def _is_known_end(self, target: Target, position: BasePosition, wait_s: float) -> bool:
@@ -356,12 +331,12 @@ class ViewFetching:
         newest = self._reads.latest.get(target.key)
         if wait_s > 0 or not target.may_share or newest is None:
             return False
-        if not self._reads.stands_at_end(target.key, position.offset, self._leader_epoch(target)):
+        if not self._reads.waits_at_end(target.key, position.offset, self._leader_epoch(target)):
             return False
-        target.scan.on_response(position, newest.facts)
+        target.scan.on_response(position, newest.log_offsets)
         return True
 
-    def _head(self, target: Target, position: BasePosition) -> PartitionRead:
+    def _base_read(self, target: Target, position: BasePosition) -> PartitionRead:
         epoch = target.scan.current_leader_epoch
         return PartitionRead(
             key=target.key,
@@ -373,52 +348,57 @@ class ViewFetching:
         )
 
     def _read_bytes(self, target: Target, position: BasePosition) -> int:
-        """Return the minimum if no records are known there, or the budget has no room."""
+        """Return the maximum bytes of a read: few if no records are known there, or the budget has no room."""
         share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
         is_known = bool(self._reads.least_bytes(target.key, position.offset))
         return share if is_known and self._services.responses.has_room(share) else READ_BYTES_MIN
 
     def _least_bytes(self, step: NextRead) -> int:
+        """Return the memory of the smallest reads of a step."""
         return sum(
             self._reads.least_bytes(self._by_scan[scan].key, position.offset) for scan, position in step.positions
         )
 
-    def _launch(self, heads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
+    def _launch(self, base_reads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
         plain_targets = [self._plain_by_scan[scan] for scan in plains]
-        heads, plain_targets, wait_s = self._apart(heads, plain_targets, wait_s)
+        base_reads, plain_targets, wait_s = self._without_conflicts(base_reads, plain_targets, wait_s)
         session_id, self._session_id = self._session_id, 0
-        read_bytes = sum(head.max_bytes for head in heads)
+        read_bytes = sum(base_read.max_bytes for base_read in base_reads)
         return ViewRead(
             self._connection,
             self._services,
             self._reads,
-            heads,
+            base_reads,
             [target.plain for target in plain_targets],
             wait_s=wait_s,
-            max_bytes=max(read_bytes if heads else 0, self._max_bytes if plain_targets else 0),
+            max_bytes=max(read_bytes if base_reads else 0, self._max_bytes if plain_targets else 0),
             read_committed=self._read_committed,
             version=self._version if plain_targets else None,
             session_id=session_id,
-            heads_first=bool(self._rotation % 2),
+            bases_first=bool(self._rotation % 2),
         )
 
-    def _apart(
-        self, heads: Sequence[PartitionRead], plains: list[PlainTarget], wait_s: float
+    def _without_conflicts(
+        self, base_reads: Sequence[PartitionRead], plains: list[PlainTarget], wait_s: float
     ) -> tuple[Sequence[PartitionRead], list[PlainTarget], float]:
-        """Read one base partition at two offsets in two requests: the views first, then the plain partition."""
+        """Return what one Fetch can read, and its wait.
+
+        A base partition at two offsets is read in two requests: for the views first, then as a plain partition.
+        """
         offsets = {plain.base: plain.plain.entry.fetch_offset for plain in plains}
         by_key = {target.key: target for target in self._targets}
 
-        def conflicts(head: PartitionRead) -> bool:
-            at = (self._topic(head), head.key.partition)
-            return at in offsets and offsets[at] != head.offset
+        def conflicts(read: PartitionRead) -> bool:
+            partition = (self._topic(read), read.key.partition)
+            return partition in offsets and offsets[partition] != read.offset
 
-        if any(conflicts(head) and by_key[head.key].dry_at != head.offset for head in heads):
-            return heads, [], 0.0
-        return [head for head in heads if not conflicts(head)], plains, wait_s
+        conflicting = [read for read in base_reads if conflicts(read)]
+        if any(by_key[read.key].empty_read_at != read.offset for read in conflicting):
+            return base_reads, [], 0.0
+        return [read for read in base_reads if read not in conflicting], plains, wait_s
 
-    def _topic(self, head: PartitionRead) -> bytes | str:
-        return head.key.topic_id if self._version >= upstream_fetch.FETCH_VERSION_WITH_IDS else head.name
+    def _topic(self, base_read: PartitionRead) -> bytes | str:
+        return base_read.key.topic_id if self._version >= upstream_fetch.FETCH_VERSION_WITH_IDS else base_read.name
 
     def _absorb_own(self, read: ViewRead) -> None:
         self.error_code = read.error_code
@@ -431,25 +411,25 @@ class ViewFetching:
 
     def _absorb(self, read: Flight, *, own: bool, here: bool) -> None:
         """Process a read. `own`: made by this request. `here`: over this connection."""
+        if read.failure is not None and here:
+            raise read.failure
         if read.failure is not None:
-            if here:
-                raise read.failure
             return  # its client has disconnected; the next iteration reads again
         for target in self._targets:
-            head = read.heads.get(target.key)
-            if head is not None and not target.scan.is_refused and (own or target.may_share):
-                self._absorb_head(target, head, read, own=own)
+            base_read = read.base_reads.get(target.key)
+            if base_read is not None and not target.scan.is_refused and (own or target.may_share):
+                self._absorb_base_read(target, base_read, read, own=own)
 
-    def _absorb_head(self, target: Target, head: PartitionRead, read: Flight, *, own: bool) -> None:
-        key, position = target.key, BasePosition(head.offset, head.last_fetched_epoch)
+    def _absorb_base_read(self, target: Target, base_read: PartitionRead, read: Flight, *, own: bool) -> None:
+        key, position = target.key, BasePosition(base_read.offset, base_read.last_fetched_epoch)
         if key in read.refusals:
             if own:
                 self._refused(target, position, read.refusals[key])
-            target.is_alone = True
-        elif key in read.facts:
-            target.scan.on_response(position, read.facts[key])
+            target.reads_alone = True
+        elif key in read.log_offsets:
+            target.scan.on_response(position, read.log_offsets[key])
             if key not in read.chunks:
-                target.dry_at = head.offset
+                target.empty_read_at = base_read.offset
             elif own:
                 self._keep(target, [read.chunks[key]])
         elif own:
@@ -464,7 +444,7 @@ class ViewFetching:
         for slot in target.scan.at(position):
             if diverges and slot.last_fetched_epoch != position.last_fetched_epoch:
                 continue  # the client named no epoch, and continues with the others
-            slot.is_scanned, slot.mistake = True, ErrorCode.OFFSET_OUT_OF_RANGE
+            slot.is_scanned, slot.position_error = True, ErrorCode.OFFSET_OUT_OF_RANGE
             if slot.position == slot.fetch_offset:
                 target.slot_refusals[slot] = response
 
@@ -480,21 +460,6 @@ class ViewFetching:
         target.scan.is_done = bool(target.scan.bytes) or refused
 
 
-def _by_itself(part: Slice) -> Slice:
-    """Copy the part: a response must not keep an evicted chunk alive."""
+def _copied(part: Slice) -> Slice:
+    """Return a part with its own bytes: a response must not keep an evicted chunk in memory."""
     return part._replace(batch=bytes(part.batch)) if isinstance(part.batch, memoryview) else part
-
-
-def unknown_partition() -> PartitionResponse:
-    return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def refusal(code: ErrorCode) -> PartitionResponse:
-    """Build an entry without records (FetchResponse.java)."""
-    return messages.FetchResponse.PartitionData(
-        error_code=code, high_watermark=-1, aborted_transactions=[], records=None
-    )
-
-
-def _place(target: Target) -> TopicIdPartition:
-    return TopicIdPartition(target.key.topic_id, target.key.partition)

@@ -18,9 +18,9 @@ from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.fetch.view_chunks import (
-    INLINE_OPENED_BYTES,
+    INLINE_DECOMPRESSED_BYTES,
     RUN_BATCHES,
-    RUN_OPENED_BYTES,
+    RUN_DECOMPRESSED_BYTES,
     BatchParts,
     Division,
     DivisionTable,
@@ -30,16 +30,15 @@ from kafka_share_proxy.views.fetch.view_chunks import (
     ViewCache,
     ViewChunk,
     is_quick,
-    take_apart,
+    split_batches,
 )
 from kafka_share_proxy.views.model.readers import ViewReaders
-from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.scanning import LogOffsets
 from kafka_share_proxy.views.model.slots import Cut
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 INLINE_S = 0.001
 """Seconds above which a split is done by a worker thread."""
-
 
 READ_BYTES_MIN = 64 << 10
 """Smallest read, however small the client's own limit is."""
@@ -53,17 +52,18 @@ class Flight(Protocol):
 
     done: Promise[None]
     failure: ProxyError | None
-    heads: Mapping[ReadKey, PartitionRead]
+    base_reads: Mapping[ReadKey, PartitionRead]
     chunks: dict[ReadKey, ViewChunk]
-    facts: dict[ReadKey, Facts]
+    log_offsets: dict[ReadKey, LogOffsets]
     refusals: dict[ReadKey, PartitionResponse]
     wait_s: float
+    """MaxWait of the Fetch in seconds."""
 
 
 class LatestRead(NamedTuple):
-    """Figures of the latest read of a partition, by which the next one is planned."""
+    """Results of the latest read of a partition, by which the size of the next one is chosen."""
 
-    facts: Facts
+    log_offsets: LogOffsets
     batch_bytes: int
     """Size of its first batch. A broker returns at least one, however small the limit of a read is (KIP-74)."""
 
@@ -100,9 +100,10 @@ class ViewReads:
     slices: SlicedWork = field(default_factory=SlicedWork)
     audit: ViewAudit | None = None
     """None if audit is off."""
-    _minding: bool = False
+    _eviction_is_scheduled: bool = False
 
-    def note_read(self, key: ReadKey, facts: Facts, batches: Sequence[BatchSpan]) -> None:
+    def note_read(self, key: ReadKey, log_offsets: LogOffsets, batches: Sequence[BatchSpan]) -> None:
+        """Note the result of a read in `latest`."""
         if batches:
             size = batches[0].size
         else:
@@ -110,42 +111,41 @@ class ViewReads:
             size = READ_BYTES_MIN if before is None else before.batch_bytes
         if len(self.latest) >= LATEST_MAX:
             self.latest.clear()
-        self.latest[key] = LatestRead(facts, size)
+        self.latest[key] = LatestRead(log_offsets, size)
 
     def least_bytes(self, key: ReadKey, offset: int) -> int:
         """Return the memory of the smallest read from this offset: a batch and its parts. 0 if none is known there."""
         latest = self.latest.get(key)
-        return 2 * latest.batch_bytes if latest is not None and offset < latest.facts.high_watermark else 0
+        return 2 * latest.batch_bytes if latest is not None and offset < latest.log_offsets.high_watermark else 0
 
-    def mind_age(self, timers: Timers) -> None:
-        """Evict old chunks, which no further request may trigger."""
-        if self._minding:
+    def schedule_eviction(self, timers: Timers) -> None:
+        """Evict old chunks when they are due, even if no further request arrives."""
+        if self._eviction_is_scheduled:
             return
-        self._minding = True
+        self._eviction_is_scheduled = True
 
-        def due() -> None:
-            self._minding = False
+        def evict() -> None:
+            self._eviction_is_scheduled = False
             self.cache.drop_aged(timers.now())
             if self.cache.chunks:
-                self.mind_age(timers)
+                self.schedule_eviction(timers)
 
-        timers.call_at(timers.now() + self.cache.limits.age_s, due)
+        timers.call_at(timers.now() + self.cache.limits.age_s, evict)
 
     def flight(self, key: ReadKey, offset: int, leader_epoch: int, wait_s: float, now: float) -> Flight | None:
         """Return a read in flight that will return the records, without a longer wait than requested."""
-        for read in self.flights.of(key):
-            head = read.heads[key]
-            if head.leader_epoch != leader_epoch or (wait_s == 0 and read.wait_s > 0):
+        for flight in self.flights.of(key):
+            read = flight.base_reads[key]
+            if read.leader_epoch != leader_epoch or (wait_s == 0 and flight.wait_s > 0):
                 continue
-            if head.offset == offset or head.offset < offset < head.offset + self._span(key, head.max_bytes, now):
-                return read
+            if read.offset == offset or read.offset < offset < read.offset + self._span(key, read.max_bytes, now):
+                return flight
         return None
 
-    def stands_at_end(self, key: ReadKey, offset: int, leader_epoch: int) -> bool:
-        return any(
-            read.heads[key].offset == offset and read.heads[key].leader_epoch == leader_epoch and read.wait_s > 0
-            for read in self.flights.of(key)
-        )
+    def waits_at_end(self, key: ReadKey, offset: int, leader_epoch: int) -> bool:
+        """Return True if a read from this offset waits at the broker for new records."""
+        waiting = (flight.base_reads[key] for flight in self.flights.of(key) if flight.wait_s > 0)
+        return any(read.offset == offset and read.leader_epoch == leader_epoch for read in waiting)
 
     def _span(self, key: ReadKey, max_bytes: int, now: float) -> int:
         """Estimate the offsets of `max_bytes` from the last chunk."""
@@ -164,25 +164,28 @@ class ViewReads:
         timers: Timers,
         owner: Hashable = None,
     ) -> Promise[None] | None:
-        """Return None if the batch is split, otherwise a promise to wait for, which fails with WorkersBusy."""
+        """Split a batch and those after it, unless a thread must do it or does it already.
+
+        Return None if the batch is split, otherwise a promise to wait for, which fails with WorkersBusy.
+        """
         table = chunk.table(division.name)
         if table.has(index, slots):
             return None
         for job in table.jobs:
             if job.first <= index < job.first + RUN_BATCHES and job.slots.issuperset(slots):
                 return job.done
-        requested_slots = tuple(self.cache.want(chunk.key, division, slots, timers.now()))
+        requested_slots = tuple(self.cache.slots_to_split(chunk.key, division, slots, timers.now()))
         job = Job(frozenset(requested_slots), index)
-        work = partial(take_apart, chunk, division.cut, requested_slots, index, codec=self.codec)
+        work = partial(split_batches, chunk, division.cut, requested_slots, index, codec=self.codec)
         if is_quick(chunk.batches, index, len(requested_slots), INLINE_S):
-            run = work(opened_max=INLINE_OPENED_BYTES)
+            run = work(decompressed_max=INLINE_DECOMPRESSED_BYTES)
             if run.rows:
                 self._store_rows(table, job, run)
                 return None
         table.jobs.append(job)
 
-        async def split_in_thread() -> None:
-            self._store_rows(table, job, await self.in_thread(work, workers, owner))
+        async def store_rows() -> None:
+            self._store_rows(table, job, await self.split_in_thread(work, workers, owner))
 
         def ended(task: Task[None]) -> None:
             table.jobs.remove(job)
@@ -190,13 +193,13 @@ class ViewReads:
                 job.done.fail(task.error)
             job.done.set(None)
 
-        Task(split_in_thread(), ended).start()
+        Task(store_rows(), ended).start()
         return None if table.has(index, slots) else job.done
 
-    async def in_thread(self, work: Callable[..., PartsRun], workers: Workers, owner: Hashable) -> PartsRun:
+    async def split_in_thread(self, work: Callable[..., PartsRun], workers: Workers, owner: Hashable) -> PartsRun:
         """Split in a thread, a large batch in the lane for large work."""
         self.figures.threaded += 1
-        run = await workers.run(partial(work, opened_max=RUN_OPENED_BYTES), owner)
+        run = await workers.run(partial(work, decompressed_max=RUN_DECOMPRESSED_BYTES), owner)
         if not run.rows:
             self.figures.large += 1
             run = await workers.run(partial(work, batches_max=1), owner, is_large=True)
@@ -213,12 +216,12 @@ class ViewReads:
         owner: Hashable,
     ) -> Row:
         """Return the parts from an offset on, for a single reader. Raises WorkersBusy."""
-        work = partial(take_apart, chunk, cut, slots, index, offset, codec=self.codec)
+        work = partial(split_batches, chunk, cut, slots, index, offset, codec=self.codec)
         run = PartsRun((), 0)
         if is_quick(chunk.batches[index : index + 1], 0, len(slots), INLINE_S):
-            run = work(opened_max=INLINE_OPENED_BYTES, batches_max=1)
+            run = work(decompressed_max=INLINE_DECOMPRESSED_BYTES, batches_max=1)
         if not run.rows:
-            run = await self.in_thread(partial(work, batches_max=1), workers, owner)
+            run = await self.split_in_thread(partial(work, batches_max=1), workers, owner)
         return run.rows[0]
 
     def _store_rows(self, table: DivisionTable, job: Job, run: PartsRun) -> None:

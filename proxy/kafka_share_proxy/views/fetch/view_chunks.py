@@ -1,4 +1,4 @@
-"""Chunks of base partitions that were read for views: the broker's batches, and their parts for the wanted slots.
+"""Chunks of base partitions that were read for views: the broker's batches, and their parts for the requested slots.
 
 Rules: views/README.md 28 and 41. Parts are counted with their chunk. They can be rebuilt and are therefore evicted
 first when memory is short.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.chunk_cache import CacheLimits, Chunk, ChunkCache, ReadKey
 from kafka_share_proxy.views.kernel.slicing import BatchTooLarge, CorruptBatch, Slice, cost_estimate, split_counted
-from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.scanning import LogOffsets
 from kafka_share_proxy.views.model.slots import Cut
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import compression
@@ -30,11 +30,11 @@ RUN_BYTES = 8 << 20
 RUN_BATCHES = 2000
 """Maximum number of batches in a run, because each costs some time."""
 
-RUN_OPENED_BYTES = 4 << 20
+RUN_DECOMPRESSED_BYTES = 4 << 20
 """Decompressed bytes after which a run ends. A single larger batch is large work (interfaces.Workers)."""
 
-INLINE_OPENED_BYTES = 256 << 10
-"""Maximum decompressed size of a batch that is opened on the loop. A larger one is left to a worker thread."""
+INLINE_DECOMPRESSED_BYTES = 256 << 10
+"""Maximum decompressed size of a batch that is split on the loop. A larger one is left to a worker thread."""
 
 SLOT_S = 0.3e-6
 """Seconds that one slot of one batch costs."""
@@ -51,7 +51,8 @@ REQUESTED_MAX = 10_000
 TABLES_PER_CHUNK = 64
 """Maximum number of divisions: there may be any number of filters."""
 
-NOTHING = Slice(None, -1, 0)
+NO_RECORDS = Slice(None, -1, 0)
+"""Part of a batch without records for a slot. One object for all of them."""
 
 
 class Division(NamedTuple):
@@ -64,20 +65,21 @@ class Division(NamedTuple):
 class BatchParts(dict[int, Slice]):
     """Parts of one batch, by slot."""
 
-    __slots__ = ("opened",)
+    __slots__ = ("decompressed_bytes",)
 
-    def __init__(self, parts: Iterable[tuple[int, Slice]], opened: int) -> None:
+    def __init__(self, parts: Iterable[tuple[int, Slice]], decompressed_bytes: int) -> None:
         super().__init__(parts)
-        self.opened = opened
+        self.decompressed_bytes = decompressed_bytes
         """0 if the batch is not compressed."""
 
     def memory(self, source: object) -> int:
-        """Return the bytes without those of the chunk."""
-        own = [p.batch for p in self.values() if p.batch is not None and getattr(p.batch, "obj", None) is not source]
-        return ROW_BYTES + SLOT_BYTES * len(self) + sum(map(len, own))
+        """Return the bytes in memory, without parts that are views of `source`, the records of the chunk."""
+        built = [p.batch for p in self.values() if p.batch is not None and getattr(p.batch, "obj", None) is not source]
+        return ROW_BYTES + SLOT_BYTES * len(self) + sum(map(len, built))
 
 
 Row = BatchParts | ErrorCode
+"""Parts of one batch, or the error of a batch that cannot be split."""
 
 
 class PartsRun(NamedTuple):
@@ -93,6 +95,7 @@ class Job:
 
     slots: frozenset[int]
     first: int
+    """Index of the first batch."""
     done: Promise[None] = field(default_factory=Promise)
 
 
@@ -101,11 +104,14 @@ class DivisionTable:
     """Parts of a chunk's batches for one division, as far as they exist."""
 
     rows: dict[int, Row] = field(default_factory=dict)
+    """Rows by index of the batch."""
     jobs: list[Job] = field(default_factory=list)
     bytes: int = 0
-    counted: int = 0
+    counted_bytes: int = 0
+    """Value of `bytes` that is included in the size of the cache."""
 
     def has(self, index: int, slots: Iterable[int]) -> bool:
+        """Return True if the batch has a part for each of these slots, or an error."""
         row = self.rows.get(index)
         return isinstance(row, ErrorCode) or (row is not None and all(slot in row for slot in slots))
 
@@ -117,11 +123,12 @@ class ViewChunk(Chunk):
     batches: Sequence[Batch]
     records: memoryview
     fates: bytes
-    """0 (`batches.KEPT`) for batches to be split."""
-    facts: Facts
+    """Fate of each batch: 0 (`batches.KEPT`) for those to be split."""
+    log_offsets: LogOffsets
     tables: dict[Hashable, DivisionTable] = field(default_factory=dict)
 
     def table(self, name: Hashable) -> DivisionTable:
+        """Return the parts for a division, which replace those of the oldest division beyond `TABLES_PER_CHUNK`."""
         table = self.tables.get(name)
         if table is None:
             if len(self.tables) >= TABLES_PER_CHUNK:
@@ -136,9 +143,10 @@ class ViewChunk(Chunk):
     def shrink(self) -> None:
         for table in self.tables.values():
             table.rows.clear()
-            table.bytes = table.counted = 0
+            table.bytes = table.counted_bytes = 0
 
     def data(self, index: int) -> memoryview:
+        """Return the bytes of one batch."""
         batch = self.batches[index]
         return self.records[batch.position : batch.position + batch.size]
 
@@ -150,34 +158,40 @@ class ViewChunk(Chunk):
         from_offset: int = 0,
         *,
         codec: int = compression.NONE,
-        opened_max: int = DECOMPRESSED_MAX,
+        decompressed_max: int = DECOMPRESSED_MAX,
     ) -> Row:
-        """Raises BatchTooLarge beyond `opened_max`, if that is less than the limit for all batches."""
+        """Split one batch.
+
+        Raises BatchTooLarge beyond `decompressed_max` bytes, if that is less than the limit for all batches.
+        """
         batch, data = self.batches[index], self.data(index)
         if self.fates[index] != KEPT:
-            return BatchParts(((slot, NOTHING) for slot in slots), 0)
+            return BatchParts(((slot, NO_RECORDS) for slot in slots), 0)
         if batch.is_control:
             whole = Slice(data, batch.last_offset, batch.records_count)
             return BatchParts(((slot, whole) for slot in slots), 0)
         try:
-            parts, opened = split_counted(data, cut, slots, from_offset, codec=codec, decompressed_max=opened_max)
+            parts, decompressed_bytes = split_counted(
+                data, cut, slots, from_offset, codec=codec, decompressed_max=decompressed_max
+            )
         except BatchTooLarge as error:
-            if opened_max < DECOMPRESSED_MAX:
+            if decompressed_max < DECOMPRESSED_MAX:
                 raise
             return error.code
         except CorruptBatch as error:
             return error.code
         return BatchParts(
-            ((s, part if part.records else NOTHING) for s, part in zip(slots, parts, strict=True)), opened
+            ((s, part if part.records else NO_RECORDS) for s, part in zip(slots, parts, strict=True)),
+            decompressed_bytes,
         )
 
 
-def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, committed: bool) -> bytes:
-    """Return 0 for batches with records for a consumer. Under read_uncommitted all are 0, markers included."""
-    return batches.fates(aborted) if committed else bytes(len(batches))
+def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, read_committed: bool) -> bytes:
+    """Return the fate of each batch. Under read_uncommitted all are kept, markers included."""
+    return batches.fates(aborted) if read_committed else bytes(len(batches))
 
 
-def take_apart(
+def split_batches(
     chunk: ViewChunk,
     cut: Cut,
     slots: Sequence[int],
@@ -185,62 +199,66 @@ def take_apart(
     from_offset: int = 0,
     *,
     codec: int = compression.NONE,
-    opened_max: int = DECOMPRESSED_MAX,
+    decompressed_max: int = DECOMPRESSED_MAX,
     batches_max: int = RUN_BATCHES,
 ) -> PartsRun:
     """Split the batches from `first` on until a limit is reached, in any thread.
 
-    Returns no row if the first batch alone exceeds `opened_max`.
+    Returns no row if the first batch alone exceeds `decompressed_max`.
     """
     rows: list[Row] = []
     memory, source = 0, chunk.records.obj
     for index in range(first, min(len(chunk.batches), first + batches_max)):
         try:
-            row = chunk.row(index, cut, slots, from_offset, codec=codec, opened_max=opened_max)
+            row = chunk.row(index, cut, slots, from_offset, codec=codec, decompressed_max=decompressed_max)
         except BatchTooLarge:
             break
         rows.append(row)
         if isinstance(row, ErrorCode):
             break  # no reader can advance beyond it
         memory += row.memory(source)
-        opened_max -= row.opened
-        if memory >= RUN_BYTES or opened_max <= 0:
+        decompressed_max -= row.decompressed_bytes
+        if memory >= RUN_BYTES or decompressed_max <= 0:
             break
     return PartsRun(rows, memory)
 
 
 def is_quick(batches: Sequence[Batch], first: int, slots: int, limit_s: float) -> bool:
-    predicted = 0.0
+    """Return True if splitting all batches from `first` on probably takes at most `limit_s` seconds."""
+    predicted_s = 0.0
     for index in range(first, len(batches)):
-        predicted += cost_estimate(batches[index]) + slots * SLOT_S
-        if predicted > limit_s:
+        predicted_s += cost_estimate(batches[index]) + slots * SLOT_S
+        if predicted_s > limit_s:
             return False
     return True
 
 
 class ViewCache(ChunkCache[ViewChunk]):
-    """Cache of chunks with their parts, and of which slots are wanted."""
+    """Cache of chunks with their parts, and of the slots that were requested recently."""
 
     def __init__(self, limit_bytes: int, age_s: float) -> None:
         super().__init__(CacheLimits(limit_bytes, age_s, CHUNKS_PER_PARTITION))
         self._requested: dict[tuple[ReadKey, Hashable], dict[int, float]] = {}
+        """Time of the last request for each slot, by partition and name of the division."""
 
-    def grown(self, chunk: ViewChunk) -> None:
+    def recount_parts(self, chunk: ViewChunk) -> None:
+        """Count the parts that were added to a chunk."""
         for table in chunk.tables.values():
-            table.counted = table.bytes
+            table.counted_bytes = table.bytes
         self.recount(chunk)
 
     def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
+        """Note a request for these slots."""
         if len(self._requested) >= REQUESTED_MAX:
             self._requested.clear()
         self._requested.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
 
-    def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
-        """Record a request. Return all slots that were requested recently, in order."""
+    def slots_to_split(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
+        """Note a request. Return all slots that were requested recently, ascending."""
         self.note(key, division, slots, now)
         times = self._requested[key, division.name]
-        late = [slot for slot, requested_at in times.items() if now - requested_at > REQUESTED_S]
-        for slot in late:
+        expired = [slot for slot, requested_at in times.items() if now - requested_at > REQUESTED_S]
+        for slot in expired:
             del times[slot]
         return sorted(times)
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from kafka_share_proxy.wire.errors import ErrorCode
 
 MAGIC_WITH_COUNT = 2
-
+"""First magic whose header has the number of records."""
 
 GATHERED_BYTES = 8 << 10
 """Average bytes of parts below which they are joined."""
@@ -85,7 +85,7 @@ class BasePosition(NamedTuple):
     """-1 if no client at the offset sent one."""
 
 
-class Facts(NamedTuple):
+class LogOffsets(NamedTuple):
     """Offsets of a base partition in the broker's last response."""
 
     high_watermark: int
@@ -108,9 +108,9 @@ class SlotScan:
         "is_scanned",
         "last_fetched_epoch",
         "max_bytes",
-        "mistake",
         "parts",
         "position",
+        "position_error",
         "records",
         "scanned_bytes",
         "scanned_records",
@@ -131,26 +131,34 @@ class SlotScan:
         self.is_full = False
         """True if the next part did not fit."""
         self.is_scanned = False
-        self.mistake = ErrorCode.NONE
-        """Error at `position`."""
+        """True once a batch was scanned, or a read returned nothing at `position`."""
+        self.position_error = ErrorCode.NONE
+        """Error at `position`, for example an unreadable batch."""
         self._covered = fetch_offset - 1
         """Last offset that a client reaches without a filler."""
         self._last_kept = -1
+        """Offset of the last record in `parts`, or -1."""
         self._last_part_end = -1
+        """Last offset of the batch of the last part, or -1."""
         self._gathered = 0
+        """Index of the first part that `gather` has not joined yet."""
         self._last: SourceBatch | None = None
+        """Last scanned batch."""
 
     @property
     def is_open(self) -> bool:
-        return not self.is_full and self.mistake == ErrorCode.NONE
+        return not self.is_full and self.position_error == ErrorCode.NONE
 
     @property
     def error(self) -> ErrorCode:
         """Error for the client: one is returned only if it is at the fetch offset."""
-        return self.mistake if self.position == self.fetch_offset else ErrorCode.NONE
+        return self.position_error if self.position == self.fetch_offset else ErrorCode.NONE
 
-    def take(self, batch: SourceBatch, part: Part, room: int, *, at_least_one: bool) -> bool:
-        """False if the part does not fit. `at_least_one`: the response would be empty otherwise."""
+    def advance(self, batch: SourceBatch, part: Part, room: int, *, at_least_one: bool) -> bool:
+        """Advance over one batch. Return False if its part does not fit.
+
+        `at_least_one`: accept a part of any size, because the response would be empty otherwise.
+        """
         data = part.batch
         self.is_scanned = True
         if data is not None:
@@ -181,6 +189,7 @@ class SlotScan:
 
     @property
     def gap(self) -> Gap | None:
+        """Offsets for a filler, or None."""
         last = self._last
         if last is None or self._covered >= last.last_offset:
             return None
@@ -197,12 +206,12 @@ class SlotScan:
 class BaseScan:
     """One base partition in one response."""
 
-    __slots__ = ("current_leader_epoch", "facts", "is_refused", "slots")
+    __slots__ = ("current_leader_epoch", "is_refused", "log_offsets", "slots")
 
     def __init__(self, slots: list[SlotScan], current_leader_epoch: int = -1) -> None:
         self.slots = slots
         self.current_leader_epoch = current_leader_epoch
-        self.facts: Facts | None = None
+        self.log_offsets: LogOffsets | None = None
         self.is_refused = False
 
     @property
@@ -214,13 +223,16 @@ class BaseScan:
         return all(slot.is_scanned or not slot.is_open for slot in self.slots)
 
     @property
-    def is_apart(self) -> bool:
+    def has_several_positions(self) -> bool:
+        """True if open slots are at different offsets."""
         return len({slot.position for slot in self.slots if slot.is_open}) > 1
 
     def positions(self) -> list[BasePosition]:
+        """Return the positions of open slots, ascending."""
         return _positions(slot for slot in self.slots if slot.is_open)
 
     def at(self, position: BasePosition) -> list[SlotScan]:
+        """Return the open slots that a read from this position serves."""
         offset, epochs = position.offset, (-1, position.last_fetched_epoch)
         return [
             slot
@@ -233,9 +245,9 @@ class BaseScan:
         unscanned = _positions(slot for slot in self.slots if slot.is_open and not slot.is_scanned)
         return unscanned[rotation % len(unscanned)] if unscanned else self.positions()[0]
 
-    def on_response(self, position: BasePosition, facts: Facts) -> None:
-        """Note offsets. The slots at the position count as scanned, even at the end of the log."""
-        self.facts = facts
+    def on_response(self, position: BasePosition, log_offsets: LogOffsets) -> None:
+        """Note the offsets of a response. The slots at the position count as scanned, even at the end of the log."""
+        self.log_offsets = log_offsets
         for slot in self.at(position):
             slot.is_scanned = True
 
@@ -289,33 +301,39 @@ class FetchScan:
         self.plains = plains
         self.deadline = deadline
         self.scanned = 0
+        """Bytes of the scanned batches."""
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._scanned_max = scanned_max
         self._spent = 0
+        """Cost in bytes of what was scanned or decompressed, at most about `scanned_max`."""
         self._rotation = rotation
         self._matched_bytes = 0
 
     @property
     def matched(self) -> int:
+        """Bytes in the response."""
         return self._matched_bytes + sum(plain.bytes for plain in self.plains)
 
     @property
     def room(self) -> int:
+        """Bytes that the response may still grow."""
         return self._max_bytes - self.matched
 
     @property
     def is_spent(self) -> bool:
         return self._spent >= self._scanned_max
 
-    def take(self, slots: Iterable[SlotScan], batch: SourceBatch, parts: Sequence[Part], opened: int = 0) -> None:
-        """Advance these slots, all at one position, over one batch. `opened`: decompressed bytes, or 0."""
+    def advance(
+        self, slots: Iterable[SlotScan], batch: SourceBatch, parts: Sequence[Part], decompressed_bytes: int = 0
+    ) -> None:
+        """Advance these slots, all at one position, over one batch. `decompressed_bytes`: 0 if it is not compressed."""
         self.scanned += batch.size
-        self._spent += max(batch.size, opened, BATCH_COST_BYTES)
+        self._spent += max(batch.size, decompressed_bytes, BATCH_COST_BYTES)
         matched = self.matched
         for slot, part in zip(slots, parts, strict=True):
             before = slot.bytes
-            slot.take(batch, part, self._max_bytes - matched, at_least_one=matched == 0)
+            slot.advance(batch, part, self._max_bytes - matched, at_least_one=matched == 0)
             matched += slot.bytes - before
             self._matched_bytes += slot.bytes - before
 
@@ -329,8 +347,8 @@ class FetchScan:
         plains = [plain for plain in self.plains if not plain.is_done]
         if not reads and not plains:
             return None
-        apart = any(base.is_apart for base, _ in reads)
-        return NextRead(reads, plains, 0.0 if apart else self.deadline - now)
+        is_split = any(base.has_several_positions for base, _ in reads)
+        return NextRead(reads, plains, 0.0 if is_split else self.deadline - now)
 
     @property
     def _is_refused(self) -> bool:
@@ -339,7 +357,7 @@ class FetchScan:
 
     def _unreported(self) -> NextRead | None:
         """Return the reads of partitions without any offsets yet."""
-        return self._reads_of(base for base in self.bases if base.facts is None and not base.is_refused)
+        return self._reads_of(base for base in self.bases if base.log_offsets is None and not base.is_refused)
 
     def _unscanned(self) -> NextRead | None:
         return self._reads_of(base for base in self.bases if not base.is_scanned)

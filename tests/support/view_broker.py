@@ -289,7 +289,7 @@ class World:
         self.timers = timers or ManualTimers()
         self.store: Any = _Recording(self.catalog, self.stored)
         options = options or Views()
-        self.keeper = ViewCreation(self.catalog, options, self.store, self.timers, self._note)
+        self.creation = ViewCreation(self.catalog, options, self.store, self.timers, self._note)
         self.services = services.build(
             limits=Limits(),
             timers=self.timers,
@@ -298,7 +298,7 @@ class World:
             topology=ClusterMetadata(),
             versions=EffectiveVersions(Offer()),
         )
-        self.views = ViewServices(services=self.services, catalog=self.catalog, options=options, keeper=self.keeper)
+        self.views = ViewServices(services=self.services, catalog=self.catalog, options=options, creation=self.creation)
         self.served = view_apis.served(self.views)
 
     def audited(self) -> Audit:
@@ -345,7 +345,7 @@ class World:
         return task.value
 
     def ensure(self, *topics: str) -> dict[str, int]:
-        return {topic: int(code) for topic, code in self.run(self.keeper.ensure(self.client, topics)).items()}
+        return {topic: int(code) for topic, code in self.run(self.creation.ensure(self.client, topics)).items()}
 
     def metadata(self, *topics: str, version: int = 12, **fields: Any) -> dict[str, Any]:
         response = self.call(3, version, topics=[{"name": topic} for topic in topics], **fields)

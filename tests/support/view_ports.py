@@ -1,4 +1,4 @@
-"""Views in front of the scripted cluster: keyed logs, a keeper, readers."""
+"""Views in front of the scripted cluster: keyed logs, the creation of views, readers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HANDLERS: Mapping[int, Any] = {
 }
 
 
-class Keeper:
+class ScriptedCreation:
     """Knows the topics of the scripted cluster; a view exists once its base does."""
 
     def __init__(self, world: ViewWorld) -> None:
@@ -87,10 +87,10 @@ class ViewWorld(World):
 
     def __init__(self, *, view_options: Views | None = None, workers: Any = None, **options: Any) -> None:
         super().__init__(**options)
-        self.keeper = Keeper(self)
+        self.creation = ScriptedCreation(self)
         extra = {} if workers is None else {"workers": workers}
-        keeper: Any = self.keeper
-        self.views = ViewServices(services=self.services, keeper=keeper, options=view_options or Views(), **extra)
+        creation: Any = self.creation
+        self.views = ViewServices(services=self.services, creation=creation, options=view_options or Views(), **extra)
         self.view_ids: dict[str, bytes] = {}
         self._view_ids = itertools.count(0xF000)
         self._correlations = itertools.count(1)

@@ -44,13 +44,13 @@ class World(view_broker.World):
         self.ensure(V)
         self.own = ClusterClient(self.cluster)
         port = ClusterClientConnection(self.own)  # type: ignore[arg-type]
-        self.keeper.own = port
-        self.watch = ViewWatch(self.keeper, port, 30.0, self._note)
+        self.creation.own = port
+        self.watch = ViewWatch(self.creation, port, 30.0, self._note)
 
 
 async def watch(world: World, seconds: float) -> None:
     async with trio.open_nursery() as nursery:
-        world.keeper.timers = TrioTimers(nursery)
+        world.creation.timers = TrioTimers(nursery)
         with trio.move_on_after(seconds):
             await world.watch.run()
         nursery.cancel_scope.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.views import state_records
-from kafka_share_proxy.views.creation import Missing, ViewCreation
+from kafka_share_proxy.views.creation import Missing
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.model.slots import RangeCut
@@ -191,7 +191,7 @@ class Slow(Client):
 def test_of_two_concurrent_requests_for_a_view_one_creates_it(world: World) -> None:
     """The other waits and finds it."""
     first, second = Slow(world.cluster), Slow(world.cluster)
-    tasks: list[Task[Any]] = [Task(world.keeper.ensure(client, [V]), lambda _: None) for client in (first, second)]
+    tasks: list[Task[Any]] = [Task(world.creation.ensure(client, [V]), lambda _: None) for client in (first, second)]
     for task in tasks:
         task.start()
     first.go_on()  # it saw that there is none, and requests it
@@ -210,12 +210,12 @@ def test_of_two_concurrent_requests_for_a_view_one_creates_it(world: World) -> N
 def test_a_client_that_leaves_in_the_middle_leaves_no_task(world: World) -> None:
     """The next one makes the view."""
     client = Slow(world.cluster)
-    task: Task[Any] = Task(world.keeper.ensure(client, [V]), lambda _: None)
+    task: Task[Any] = Task(world.creation.ensure(client, [V]), lambda _: None)
     task.start()
     client.go_on()
-    assert world.keeper.busy == {V}
+    assert world.creation.busy == {V}
     task.cancel()
-    assert world.keeper.busy == set()
+    assert world.creation.busy == set()
     assert world.ensure(V) == {V: 0}
 
 
@@ -241,7 +241,7 @@ def test_before_a_new_view_is_judged_what_is_stored_is_read(world: World) -> Non
         def synced(self) -> Promise[None]:
             return Promise()
 
-    world.keeper.store = Late()  # type: ignore[assignment]
+    world.creation.store = Late()  # type: ignore[assignment]
     assert world.ensure(V) == {V: ErrorCode.LEADER_NOT_AVAILABLE}
     assert world.catalog.binding(V) is None
 
@@ -262,7 +262,7 @@ def test_a_binding_that_cannot_be_stored_is_no_reason_to_refuse(world: World) ->
             failed.fail(UpstreamLost("no leader"))
             return failed
 
-    world.keeper.store = Broken()  # type: ignore[assignment]
+    world.creation.store = Broken()  # type: ignore[assignment]
     assert world.ensure(V) == {V: 0}
     assert world.noted("view-binding-not-stored") == [{"view": V, "reason": "no leader"}]
     assert world.catalog.binding(V) is not None
@@ -272,7 +272,7 @@ def test_growing_and_deleting_are_tried_under_the_proxys_own_identity_first(worl
     """Creating is not: there the client's rights decide."""
     own = Cluster()
     own.topics = world.cluster.topics
-    world.keeper.own = Client(own)
+    world.creation.own = Client(own)
     world.ensure(V)
     world.cluster.topics["orders"].partitions = 3
     world.ensure(V)
@@ -289,19 +289,19 @@ def test_ids_are_found_to_be_views_or_plain(world: World) -> None:
     world.ensure(V)
     view_id, base_id = world.cluster.topics[V].topic_id, world.cluster.topics["orders"].topic_id
     world.catalog.forget(V)
-    world.run(world.keeper.resolve(world.client, [view_id, base_id, b"?" * 16]))
+    world.run(world.creation.resolve(world.client, [view_id, base_id, b"?" * 16]))
     assert world.catalog.view(view_id) is not None
     assert world.catalog.is_plain(base_id)
     assert not world.catalog.is_plain(b"?" * 16)
     requested = len(world.cluster.requested)
-    world.run(world.keeper.resolve(world.client, [view_id, base_id]))
+    world.run(world.creation.resolve(world.client, [view_id, base_id]))
     assert len(world.cluster.requested) == requested
 
 
 def test_without_create_a_missing_view_stays_missing(world: World) -> None:
     """The watch creates only requested views."""
-    names, _ = world.run(world.keeper.read([V]))
-    outcomes = world.run(world.keeper.prepare(world.client, names, missing=Missing.LEAVE))
+    names, _ = world.run(world.creation.parse_names([V]))
+    outcomes = world.run(world.creation.prepare(world.client, names, missing=Missing.LEAVE))
     assert outcomes[V].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert V not in world.cluster.topics
 
@@ -311,16 +311,10 @@ def test_a_deadline_that_is_never_reached_ends_nothing() -> None:
     world = World()
     world.cluster.make("orders", 1)
     world.cluster.late = 1
-    task: Task[Any] = Task(world.keeper.ensure(world.client, [V]), lambda _: None)
+    task: Task[Any] = Task(world.creation.ensure(world.client, [V]), lambda _: None)
     task.start()
     assert not task.finished
     task.cancel()
-
-
-def test_the_keeper_implements_the_interface_of_view_services() -> None:
-    """All doors are there."""
-    for door in ("ensure", "resolve", "prepare", "read", "file", "know"):
-        assert callable(getattr(ViewCreation, door))
 
 
 def test_a_request_to_a_controller_that_moves_or_has_a_quota_is_repeated(world: World) -> None:

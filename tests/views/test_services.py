@@ -12,8 +12,8 @@ from tests.support.ports import World
 
 
 def test_the_settings_name_the_codec_of_responses() -> None:
-    keeper: Any = None
+    creation: Any = None
     for codec in (compression.NONE, compression.LZ4, compression.ZSTD):
         options = Views(codec=compression.NAMES[codec])
-        views = ViewServices(services=World().services, keeper=keeper, options=options)
+        views = ViewServices(services=World().services, creation=creation, options=options)
         assert views.reads.codec == codec

@@ -56,7 +56,7 @@ class ViewWatch:
             self._unwatched.ended()
 
     async def _check(self, topics: Sequence[str]) -> None:
-        names, _ = await drive(self._creation.read(topics))
+        names, _ = await drive(self._creation.parse_names(topics))
         try:
             outcomes = await drive(self._creation.prepare(self._own, names, missing=Missing.LEAVE))
         except ProxyError as error:
@@ -68,7 +68,7 @@ class ViewWatch:
     def _judge(self, topic: str, outcome: ViewOutcome) -> None:
         if outcome.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.blind = f"the proxy's own identity may not DESCRIBE {topic} or its base"
-        elif outcome.view is not None and outcome.view.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        elif outcome.topic_entry is not None and outcome.topic_entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._missing(topic)
         else:
             self._missed.pop(topic, None)

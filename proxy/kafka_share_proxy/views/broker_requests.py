@@ -39,7 +39,7 @@ CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
 async def request_topics(
     connection: Connection, names: Iterable[str], *, operations: bool = False, work: Work = AT_ONCE
 ) -> dict[str, TopicEntry]:
-    """Return entries by name, also of topics that do not exist. Raises UpstreamLost."""
+    """Return Metadata entries by name, also of topics that do not exist. Raises UpstreamLost."""
     query = about_topics(operations=operations)
     entry = messages.MetadataRequest.MetadataRequestTopic
     query.topics = await work.map(lambda name: entry(name=name), dict.fromkeys(names))
@@ -52,6 +52,7 @@ async def request_topics(
 
 
 async def request_ids(connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> list[TopicEntry]:
+    """Return Metadata entries of topic ids. Raises UpstreamLost."""
     query = about_topics()
     entry = messages.MetadataRequest.MetadataRequestTopic
     query.topics = await work.map(lambda id_: entry(topic_id=id_, name=None), dict.fromkeys(topic_ids))
@@ -72,9 +73,10 @@ async def create(
     validate_only: bool = False,
     work: Work = AT_ONCE,
 ) -> dict[str, tuple[int, str]]:
-    """Return name -> error code and the broker's text.
+    """Create view topics. Return error code and the broker's text by name. Raises UpstreamLost.
 
-    `by_replication`: replication factor -> topic -> partitions. Else with the brokers' default. Raises UpstreamLost.
+    `by_replication`: replication factor -> topic -> partitions. What the cluster has too few brokers for is created
+    with the brokers' default.
     """
     results: dict[str, tuple[int, str]] = {}
     for replication, topics in by_replication.items():
@@ -126,7 +128,7 @@ def _creatable(name: str, partitions: int, replication: int) -> messages.CreateT
 
 
 def _in_requests(partitions: Mapping[str, int]) -> list[list[str]]:
-    """Group topics. One that is too large for any request is sent alone, and the broker refuses it."""
+    """Distribute topics over requests. One that is too large for any is sent alone, and the broker refuses it."""
     requests: list[list[str]] = []
     remaining = 0
     for name, count in partitions.items():
@@ -139,7 +141,7 @@ def _in_requests(partitions: Mapping[str, int]) -> list[list[str]]:
 
 
 async def grow(connection: Connection, name: str, partitions: int, timeout_s: float) -> tuple[int, str]:
-    """Return error code and the broker's text. Raises UpstreamLost."""
+    """Add partitions to a topic, up to this number. Return error code and the broker's text. Raises UpstreamLost."""
     request = messages.CreatePartitionsRequest
     topic = request.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
     query = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
@@ -153,7 +155,7 @@ async def grow(connection: Connection, name: str, partitions: int, timeout_s: fl
 
 
 async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> tuple[int, str]:
-    """Delete exactly this topic, not a later one of the same name. As `grow`."""
+    """Delete exactly this topic, not a later one of the same name. Returns and raises as `grow`."""
     request = messages.DeleteTopicsRequest
     topic = request.DeleteTopicState(name=None, topic_id=topic_id)
     query = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
@@ -165,8 +167,9 @@ async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> t
 
 
 def state_of(entry: TopicEntry | None) -> TopicState:
+    """Return the state that a Metadata entry shows. None: the topic does not exist."""
     if entry is None:
-        return TopicState(3)
+        return TopicState(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return TopicState(entry.error_code, bytes(entry.topic_id), len(entry.partitions or ()))
 
 

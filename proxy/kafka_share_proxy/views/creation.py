@@ -1,7 +1,7 @@
 """Preparation of views: a view is created, grown and bound to its base before a request that names it is served.
 
 Rules: views/README.md 10 to 12, 16 and 17. One Metadata request names the views and their bases.
-`base_comparison.judge` returns what is missing for each view. That is done, and Metadata is requested again until
+`base_comparison.needed_step` returns what is missing for each view. That is done, and Metadata is requested again until
 nothing is missing or the time is over. One client at a time creates a view. Others wait for it and check again. A view
 whose topic cannot grow is shown with the partitions it has.
 """
@@ -20,7 +20,7 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.loop.waiting import first_until, wait_until
 from kafka_share_proxy.views import broker_requests, state_records
-from kafka_share_proxy.views.model.base_comparison import Standing, Step, cut_of, judge
+from kafka_share_proxy.views.model.base_comparison import NeededStep, Step, cut_of, needed_step
 from kafka_share_proxy.views.model.catalog import Binding, View, ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
 from kafka_share_proxy.views.model.slots import Cut
@@ -30,12 +30,15 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 PAUSE_MIN_S, PAUSE_MAX_S = 0.02, 0.5
+"""Seconds between two Metadata requests: twice as long each time."""
 
-_MAYBE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
-"""Codes after which the topic is expected to appear."""
-_AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-_GROWN = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS, ErrorCode.REQUEST_TIMED_OUT})
-_DELETED = frozenset(
+_CREATED_CODES = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
+"""Codes of CreateTopics after which the topic is expected to appear."""
+_RETRIED_CODES = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+"""Codes of CreateTopics after which it is sent again."""
+_GROWN_CODES = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS, ErrorCode.REQUEST_TIMED_OUT})
+"""Codes of CreatePartitions after which the partitions are expected to appear."""
+_DELETED_CODES = frozenset(
     {
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -43,20 +46,28 @@ _DELETED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+"""Codes of DeleteTopics after which the topic is expected to disappear."""
 _ABSENT_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Codes of views that do not exist any longer, or never did."""
 
 SHOWN_PARTITIONS_MAX = 20_000
-"""Maximum number of partitions of views/README.md rule 11, because naming a view costs the client nothing."""
+"""Maximum number of partitions of views without a topic in one response (views/README.md rule 11).
+
+Naming a view costs the client nothing.
+"""
 
 
 class Missing(Enum):
     """Treatment of a view whose topic does not exist yet."""
 
     CREATE = auto()
+    """Create it."""
     OFFER = auto()
     """Show it to a client that may create it."""
     SHOW = auto()
+    """Show it."""
     LEAVE = auto()
+    """Report UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +76,18 @@ class ViewOutcome:
 
     code: ErrorCode
     name: ViewName
-    view: TopicEntry | None = None
+    topic_entry: TopicEntry | None = None
     """Metadata entry of the view's topic."""
-    base: TopicEntry | None = None
-    known: View | None = None
+    base_entry: TopicEntry | None = None
+    """Metadata entry of its base."""
+    view: View | None = None
     """The view, if it can be shown. Without a topic it has topic id zero and is not in the catalog."""
     reason: str = ""
 
     @property
     def is_without_topic(self) -> bool:
         """True if the view is shown although its topic does not exist yet."""
-        return self.known is not None and self.known.topic_id == ZERO_UUID
+        return self.view is not None and self.view.topic_id == ZERO_UUID
 
 
 class ViewCreation:
@@ -105,14 +117,14 @@ class ViewCreation:
     async def ensure(
         self, connection: Connection, topics: Iterable[str], work: Work = AT_ONCE
     ) -> Mapping[str, ErrorCode]:
-        """Make these views ready over the client's own connection: created, grown, visible, in the catalog.
+        """Create, grow and add to the catalog these views, over the client's own connection.
 
-        Return the error code of each topic. With NONE, `catalog.by_name` has the view. Waits at most
+        Returns the error code of each topic. With NONE, `catalog.by_name` has the view. Waits at most
         `views.create_wait_s`. Raises UpstreamLost.
         """
-        names, bad = await self.read(topics, work)
+        names, errors = await self.parse_names(topics, work)
         outcomes = await self.prepare(connection, names, work=work)
-        return {topic: outcome.code for topic, outcome in outcomes.items()} | bad
+        return {topic: outcome.code for topic, outcome in outcomes.items()} | errors
 
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None:
         """Find out over the client's own connection whether unknown topic ids are views. Raises UpstreamLost.
@@ -123,12 +135,12 @@ class ViewCreation:
         unknown = [each for each in topic_ids if not catalog.is_plain(each) and catalog.view(each) is None]
         if not unknown:
             return
-        views = await self.file(await broker_requests.request_ids(connection, unknown, work), work)
+        views = await self.learn_plain_topics(await broker_requests.request_ids(connection, unknown, work), work)
         if views:
             await self.ensure(connection, views, work)
 
-    async def file(self, entries: Iterable[TopicEntry], work: Work = AT_ONCE) -> list[str]:
-        """Note plain ids. Return the names of views."""
+    async def learn_plain_topics(self, entries: Iterable[TopicEntry], work: Work = AT_ONCE) -> list[str]:
+        """Note the ids of plain topics in the catalog. Return the names of the views."""
         views = []
         for entry in entries:
             await work.step()
@@ -140,22 +152,25 @@ class ViewCreation:
                 self.catalog.learn_plain(bytes(entry.topic_id))
         return views
 
-    async def read(self, topics: Iterable[str], work: Work = AT_ONCE) -> tuple[list[ViewName], dict[str, ErrorCode]]:
-        names, bad = [], {}
+    async def parse_names(
+        self, topics: Iterable[str], work: Work = AT_ONCE
+    ) -> tuple[list[ViewName], dict[str, ErrorCode]]:
+        """Return the names of views among these topics, and the errors of invalid ones."""
+        names, errors = [], {}
         for topic in dict.fromkeys(topics):
             await work.step()
             try:
                 name = parse(topic, self.options.slots_max)
             except BadViewName as error:
-                bad[topic] = ErrorCode.INVALID_TOPIC_EXCEPTION
+                errors[topic] = ErrorCode.INVALID_TOPIC_EXCEPTION
                 self.notes("view-refused", topic=topic, reason=str(error))
                 continue
             if name is not None:
                 names.append(name)
-        return names, bad
+        return names, errors
 
-    async def know(self, names: Sequence[ViewName]) -> bool:
-        """Wait until all stored state was read. False if that took too long."""
+    async def wait_for_stored_state(self, names: Sequence[ViewName]) -> bool:
+        """Wait until all stored state was read, unless `names` is empty. Return False if that took too long."""
         if not names:
             return True
         synced = self.store.synced()
@@ -171,9 +186,10 @@ class ViewCreation:
         operations: bool = False,
         work: Work = AT_ONCE,
     ) -> dict[str, ViewOutcome]:
-        """Return the state that each view has reached. Works in slices. Raises UpstreamLost.
+        """Prepare views, in slices. Return the outcome of each. Raises UpstreamLost.
 
-        A topic that was deleted here is created again regardless of `missing`.
+        `operations`: request the client's authorized operations (KIP-430). A topic that was deleted here is created
+        again regardless of `missing`.
         """
         return await _Preparation(self, connection, names, missing=missing, operations=operations, work=work).run()
 
@@ -183,7 +199,7 @@ class _Preparation:
 
     def __init__(
         self,
-        room: ViewCreation,
+        creation: ViewCreation,
         connection: Connection,
         names: Iterable[ViewName],
         *,
@@ -191,37 +207,40 @@ class _Preparation:
         operations: bool,
         work: Work,
     ) -> None:
-        self._room = room
-        self._catalog = room.catalog
+        self._creation = creation
+        self._catalog = creation.catalog
         self._connection = connection
         self._operations = operations
         self._work = work
-        self._deadline = room.timers.now() + room.options.create_wait_s
+        self._deadline = creation.timers.now() + creation.options.create_wait_s
         self._names = names
         self._waiting: dict[str, ViewName] = {}
+        """Views without an outcome yet, by topic."""
         self._missing = missing
         self._may_create: set[str] = set()
         self._created: set[str] = set()
+        """Topics that a broker has accepted to create, or that existed already."""
         self._results: dict[str, ViewOutcome] = {}
         self._entries: Mapping[str, TopicEntry] = {}
+        """Metadata of views and bases, by topic, of the last request."""
 
     async def run(self) -> dict[str, ViewOutcome]:
-        await self._know()
+        await self._begin()
         pause = PAUSE_MIN_S
         while self._waiting:
             self._entries = await broker_requests.request_topics(
                 self._connection, await self._names_to_query(), operations=self._operations, work=self._work
             )
-            steps = await self._sort()
+            steps = await self._next_steps()
             if not steps:
                 break
-            now = self._room.timers.now()
+            now = self._creation.timers.now()
             if now >= self._deadline:
                 await self._give_up(steps)
                 break
-            await self._act(steps)
+            await self._take_steps(steps)
             if self._waiting:
-                await wait_until(self._room.timers, min(self._deadline, now + pause))
+                await wait_until(self._creation.timers, min(self._deadline, now + pause))
                 pause = min(2 * pause, PAUSE_MAX_S)
         return self._results
 
@@ -232,14 +251,15 @@ class _Preparation:
             await self._work.step()
         return names
 
-    async def _know(self) -> None:
+    async def _begin(self) -> None:
+        """Refuse views of which the bindings or the plan cannot be known."""
         for name in self._names:
             self._waiting[name.topic] = name
             await self._work.step()
         if self._missing is Missing.CREATE:
             self._may_create.update(self._waiting)
         new = await self._work.select(lambda name: self._catalog.by_name(name.topic) is None, self._waiting.values())
-        is_read, store = await self._room.know(new), self._room.store
+        is_read, store = await self._creation.wait_for_stored_state(new), self._creation.store
         for name in new:
             await self._work.step()
             if not is_read:
@@ -248,37 +268,38 @@ class _Preparation:
                 off = f" ({store.off})" if store.off else ""
                 self._refuse(name, ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no plan {name.plan!r}{off}")
 
-    async def _sort(self) -> dict[str, Standing]:
+    async def _next_steps(self) -> dict[str, NeededStep]:
+        """Settle the outcomes that the last Metadata decides. Return what is needed for the other views."""
         steps = {}
-        absent: dict[str, Standing] = {}
-        views_left = self._room.options.views_max - self._catalog.count
+        absent: dict[str, NeededStep] = {}
+        views_allowed = self._creation.options.views_max - self._catalog.count
         for topic, name in list(self._waiting.items()):
             await self._work.step()
-            standing = self._judge(name)
-            is_new = standing.step is Step.CREATE and self._catalog.binding(topic) is None
-            views_left -= is_new
-            if is_new and views_left < 0:
+            needed = self._needed_step(name)
+            is_new = needed.step is Step.CREATE and self._catalog.binding(topic) is None
+            views_allowed -= is_new
+            if is_new and views_allowed < 0:
                 reason = f"there are {self._catalog.count} views: delete some, or raise views.views_max"
                 self._refuse(name, ErrorCode.POLICY_VIOLATION, reason)
-            elif standing.step is Step.READY:
-                await self._ready(name, standing.partitions)
-            elif standing.step is Step.REFUSE and standing.code != ErrorCode.LEADER_NOT_AVAILABLE:
-                self._refuse(name, standing.code, standing.reason)
-            elif standing.step is Step.CREATE and topic not in self._may_create:
-                absent[topic] = standing
+            elif needed.step is Step.READY:
+                await self._complete(name, needed.partitions)
+            elif needed.step is Step.REFUSE and needed.code != ErrorCode.LEADER_NOT_AVAILABLE:
+                self._refuse(name, needed.code, needed.reason)
+            elif needed.step is Step.CREATE and topic not in self._may_create:
+                absent[topic] = needed
             else:
-                steps[topic] = standing
-        await self._show({topic: standing.partitions for topic, standing in absent.items()})
-        return steps | {topic: standing for topic, standing in absent.items() if topic in self._waiting}
+                steps[topic] = needed
+        await self._show_without_topics({topic: needed.partitions for topic, needed in absent.items()})
+        return steps | {topic: needed for topic, needed in absent.items() if topic in self._waiting}
 
-    async def _show(self, absent: Mapping[str, int]) -> None:
+    async def _show_without_topics(self, absent: Mapping[str, int]) -> None:
         """Show views without a topic. One that was created a moment ago stays in `_waiting`."""
         if self._missing is Missing.LEAVE:
             for topic in absent:
                 self._refuse(self._waiting[topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 await self._work.step()
             return
-        remaining = max(SHOWN_PARTITIONS_MAX, self._room.options.partitions_max)
+        remaining = max(SHOWN_PARTITIONS_MAX, self._creation.options.partitions_max)
         fitting: dict[str, int] = {}
         for topic, partitions in absent.items():
             await self._work.step()
@@ -293,7 +314,7 @@ class _Preparation:
                 await self._work.step()
                 if code == ErrorCode.TOPIC_ALREADY_EXISTS:
                     self._created.add(topic)
-                elif code not in _MAYBE | _AGAIN:
+                elif code not in _CREATED_CODES | _RETRIED_CODES:
                     self._refuse_to_create(topic, code, text)
         for topic, partitions in fitting.items():
             await self._work.step()
@@ -313,16 +334,13 @@ class _Preparation:
         )
         return ViewOutcome(ErrorCode.NONE, name, self._entries.get(name.topic), base, shown)
 
-    def _judge(self, name: ViewName) -> Standing:
-        view, base = self._entries.get(name.topic), self._entries.get(name.base)
-        binding = self._catalog.binding(name.topic)
-        partitions_max = self._room.options.partitions_max
-        return judge(
+    def _needed_step(self, name: ViewName) -> NeededStep:
+        return needed_step(
             self._cut(name).slots,
-            broker_requests.state_of(view),
-            broker_requests.state_of(base),
-            binding,
-            partitions_max,
+            broker_requests.state_of(self._entries.get(name.topic)),
+            broker_requests.state_of(self._entries.get(name.base)),
+            self._catalog.binding(name.topic),
+            self._creation.options.partitions_max,
         )
 
     def _cut(self, name: ViewName) -> Cut:
@@ -331,29 +349,29 @@ class _Preparation:
             return view.cut
         return cut_of(name, None if name.plan is None else self._catalog.plan(name.plan))
 
-    async def _ready(self, name: ViewName, partitions: int) -> None:
+    async def _complete(self, name: ViewName, partitions: int) -> None:
         """Bind the view durably, and add it to the catalog."""
         topic, cut = name.topic, self._cut(name)
-        view, base = self._entries[topic], self._entries[name.base]
-        binding = Binding(bytes(view.topic_id), bytes(base.topic_id))
+        topic_entry, base_entry = self._entries[topic], self._entries[name.base]
+        binding = Binding(bytes(topic_entry.topic_id), bytes(base_entry.topic_id))
         if self._catalog.binding(topic) != binding:
             await self._bind(topic, binding)
-        ready_view = View(
+        view = View(
             name=name,
             topic_id=binding.view_id,
             base_id=binding.base_id,
             base_partitions=partitions // cut.slots,
             cut=cut,
         )
-        self._catalog.learn(ready_view)
+        self._catalog.learn(view)
         del self._waiting[topic]
-        self._results[topic] = ViewOutcome(ErrorCode.NONE, name, view, base, ready_view)
+        self._results[topic] = ViewOutcome(ErrorCode.NONE, name, topic_entry, base_entry, view)
 
     async def _bind(self, topic: str, binding: Binding) -> None:
         """Store the binding. A failure is tolerated: it only matters when the base is recreated."""
         self._catalog.bind(topic, binding)
-        stored = self._room.store.store(state_records.binding_key(topic), state_records.binding_value(binding))
-        await first_until(self._room.timers, max(self._deadline, self._room.timers.now() + PAUSE_MAX_S), stored)
+        stored = self._creation.store.store(state_records.binding_key(topic), state_records.binding_value(binding))
+        await first_until(self._creation.timers, max(self._deadline, self._creation.timers.now() + PAUSE_MAX_S), stored)
         reason = "no response in time"
         try:
             if stored.done:
@@ -361,39 +379,40 @@ class _Preparation:
                 return
         except ProxyError as error:
             reason = str(error)
-        self._room.notes("view-binding-not-stored", view=topic, reason=reason)
+        self._creation.notes("view-binding-not-stored", view=topic, reason=reason)
 
-    async def _act(self, steps: Mapping[str, Standing]) -> None:
-        mine = {topic: standing for topic, standing in steps.items() if topic not in self._room.busy}
-        self._room.busy.update(mine)
+    async def _take_steps(self, steps: Mapping[str, NeededStep]) -> None:
+        """Create, grow and delete topics, except those that another request is changing now."""
+        mine = {topic: needed for topic, needed in steps.items() if topic not in self._creation.busy}
+        self._creation.busy.update(mine)
         try:
             missing = {t: each.partitions for t, each in mine.items() if each.step is Step.CREATE}
             await self._create(missing)
-            for topic, standing in mine.items():
+            for topic, needed in mine.items():
                 await self._work.step()
-                if standing.step is Step.GROW:
-                    await self._grow(self._waiting[topic], standing.partitions)
-                elif standing.step is Step.REPLACE:
+                if needed.step is Step.GROW:
+                    await self._grow(self._waiting[topic], needed.partitions)
+                elif needed.step is Step.REPLACE:
                     self._may_create.add(topic)
                     await self._delete(self._waiting[topic])
         finally:
-            self._room.busy.difference_update(mine)
+            self._creation.busy.difference_update(mine)
 
     async def _create(self, missing: Mapping[str, int]) -> None:
         new = await self._work.select(lambda topic: topic not in self._created, missing)
         for topic, (code, text) in (await self._request_to_create({topic: missing[topic] for topic in new})).items():
             await self._work.step()
             if code == ErrorCode.NONE:
-                self._room.notes("view-created", view=topic, partitions=missing[topic])
-            if code in _MAYBE:
+                self._creation.notes("view-created", view=topic, partitions=missing[topic])
+            if code in _CREATED_CODES:
                 self._created.add(topic)
-            elif code not in _AGAIN:
+            elif code not in _RETRIED_CODES:
                 self._refuse_to_create(topic, code, text)
 
     async def _request_to_create(
         self, missing: Mapping[str, int], *, validate_only: bool = False
     ) -> dict[str, tuple[int, str]]:
-        """Use the replication of the bases, or the brokers' default if that is impossible."""
+        """Create topics with the replication of the bases, or the brokers' default if that is impossible."""
         by_replication: dict[int, dict[str, int]] = {}
         for topic, count in missing.items():
             await self._work.step()
@@ -416,14 +435,14 @@ class _Preparation:
     async def _grow(self, name: ViewName, partitions: int) -> None:
         topic = name.topic
         code, text = await self._own_or_client(
-            lambda by: broker_requests.grow(by, topic, partitions, self._timeout_s), _GROWN
+            lambda by: broker_requests.grow(by, topic, partitions, self._timeout_s), _GROWN_CODES
         )
         if code == ErrorCode.NONE:
-            self._room.notes("view-grown", view=topic, partitions=partitions)
-        elif code not in _GROWN:
+            self._creation.notes("view-grown", view=topic, partitions=partitions)
+        elif code not in _GROWN_CODES:
             reason = text or ErrorCode.of(code).name
-            self._room.notes("view-not-grown", view=topic, partitions=partitions, reason=reason)
-            await self._ready(name, len(self._entries[topic].partitions))
+            self._creation.notes("view-not-grown", view=topic, partitions=partitions, reason=reason)
+            await self._complete(name, len(self._entries[topic].partitions))
 
     async def _delete(self, name: ViewName) -> None:
         topic_id = bytes(self._entries[name.topic].topic_id)
@@ -432,27 +451,28 @@ class _Preparation:
             self._catalog.forget(name.topic)
         self._created.discard(name.topic)
         code, text = await self._own_or_client(
-            lambda by: broker_requests.delete(by, topic_id, self._timeout_s), _DELETED
+            lambda by: broker_requests.delete(by, topic_id, self._timeout_s), _DELETED_CODES
         )
-        if code in _DELETED:
-            self._room.notes("view-replaced", view=name.topic, reason="its base was deleted and made anew")
+        if code in _DELETED_CODES:
+            self._creation.notes("view-replaced", view=name.topic, reason="its base was deleted and made anew")
             return
         reason = f"its base was made anew, and its topic cannot be deleted: {text or ErrorCode.of(code).name}"
         self._refuse(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
 
     @property
     def _timeout_s(self) -> float:
-        return max(self._deadline - self._room.timers.now(), 1.0)
+        return max(self._deadline - self._creation.timers.now(), 1.0)
 
-    async def _own_or_client(self, attempt: _Attempt, good: frozenset[ErrorCode]) -> tuple[int, str]:
-        own = self._room.own
+    async def _own_or_client(self, attempt: _Attempt, success_codes: frozenset[ErrorCode]) -> tuple[int, str]:
+        """Make an attempt under the proxy's own identity. If it fails, repeat it on the client's connection."""
+        own = self._creation.own
         if own is not None and own is not self._connection:
             try:
                 code, text = await attempt(own)
             except ProxyError:
                 pass  # no identity, or no broker reachable with it: use the client's connection
             else:
-                if code in good:
+                if code in success_codes:
                     return code, text
         return await attempt(self._connection)
 
@@ -462,15 +482,15 @@ class _Preparation:
         if code in _ABSENT_CODES:
             self._catalog.forget(topic)
         if reason:
-            self._room.notes("view-refused", topic=topic, error=code.name, reason=reason)
+            self._creation.notes("view-refused", topic=topic, error=code.name, reason=reason)
         self._results[topic] = ViewOutcome(code, name, self._entries.get(topic), reason=reason)
 
-    async def _give_up(self, steps: Mapping[str, Standing]) -> None:
-        for topic, standing in steps.items():
+    async def _give_up(self, steps: Mapping[str, NeededStep]) -> None:
+        for topic, needed in steps.items():
             await self._work.step()
-            replaced = standing.step is Step.REPLACE
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replaced else ErrorCode.LEADER_NOT_AVAILABLE
-            reason = f"not ready within {self._room.options.create_wait_s:g} s ({standing.step.name.lower()})"
+            is_old = needed.step is Step.REPLACE
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_old else ErrorCode.LEADER_NOT_AVAILABLE
+            reason = f"not ready within {self._creation.options.create_wait_s:g} s ({needed.step.name.lower()})"
             self._refuse(self._waiting[topic], code, reason)
 
 

@@ -128,16 +128,16 @@ def new_runtime(settings: Views, platform: Platform) -> ViewRuntime:
     if settings.state == "topic":
         store = ViewState(catalog, platform.client, interval_s, notes)
     own = ClusterClientConnection(platform.client())
-    keeper = ViewCreation(catalog, settings, store, platform.services.timers, notes, own)
+    creation = ViewCreation(catalog, settings, store, platform.services.timers, notes, own)
     views = ViewServices(
         services=platform.services,
         catalog=catalog,
         options=settings,
-        keeper=keeper,
+        creation=creation,
         workers=platform.workers,
         audit=audit,
     )
-    return ViewRuntime(views, store, ViewWatch(keeper, own, interval_s, notes))
+    return ViewRuntime(views, store, ViewWatch(creation, own, interval_s, notes))
 
 
 def base_of(topic: str) -> str:

@@ -24,7 +24,7 @@ class ViewServices:
     services: Services
     catalog: ViewCatalog = field(default_factory=ViewCatalog)
     options: Views = field(default_factory=Views)
-    keeper: ViewCreation
+    creation: ViewCreation
     workers: Workers = field(default_factory=InlineWorkers)
     filters: Filters = field(default_factory=Filters)
     """Cache of parsed KeyFilters."""

@@ -44,7 +44,7 @@ def test_a_view_that_is_replaced_while_another_one_is_made_ready_is_made_ready_a
     for base in ("t", "u"):
         world.topic(base)
         world.view(f"__view.r4.{base}")
-    catalog, ensure, ensured = world.views.catalog, world.keeper.ensure, []
+    catalog, ensure, ensured = world.views.catalog, world.creation.ensure, []
     catalog.forget("__view.r4.u")
 
     async def replacing(connection, topics, work):
@@ -55,7 +55,7 @@ def test_a_view_that_is_replaced_while_another_one_is_made_ready_is_made_ready_a
             catalog.forget("__view.r4.t")
         return errors
 
-    monkeypatch.setattr(world.keeper, "ensure", replacing)
+    monkeypatch.setattr(world.creation, "ensure", replacing)
     task = Task(make_ready(world.connect(), world.views, {"__view.r4.t": [0], "__view.r4.u": [0]}), lambda _: None)
     task.start()
     assert (task.value, ensured) == ({}, [["__view.r4.u"], ["__view.r4.t"]])

@@ -120,7 +120,7 @@ def test_unknown_id_is_looked_up_before_anything_goes_upstream(world):
     response = world.fetch(client, {nobody: {0: 0}, plain.topic_id: {0: 0}}, wait_ms=0).message
     assert partitions_of(response)[nobody, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert partitions_of(response)[plain.topic_id, 0].error_code == ErrorCode.NONE
-    assert world.keeper.resolved == [plain.topic_id, view, nobody]
+    assert world.creation.resolved == [plain.topic_id, view, nobody]
     assert all(t.topic_id != nobody for r in world.cluster.requests(1) for t in r.topics)
 
 
@@ -190,7 +190,7 @@ def test_partition_the_view_does_not_have_is_unknown(world):
     view = world.view("__view.r2.t")
     entry = partitions_of(world.fetch(world.connect(), {view: {2: 0}}).message)[view, 2]
     assert entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert world.keeper.ensured == ["__view.r2.t"]
+    assert world.creation.ensured == ["__view.r2.t"]
 
 
 def test_base_that_grew_is_served_immediately(world):

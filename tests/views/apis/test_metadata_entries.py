@@ -76,7 +76,7 @@ def test_a_client_gets_its_own_result_despite_concurrent_ones(world: World) -> N
     """Never a topic without error and without partitions: who assigns partitions would assign none."""
 
     async def prepare_and_forget() -> Any:
-        (outcome,) = (await world.keeper.prepare(world.client, (await world.keeper.read([V]))[0])).values()
+        (outcome,) = (await world.creation.prepare(world.client, (await world.creation.parse_names([V]))[0])).values()
         world.catalog.forget(V)
         return await metadata_entry(Work(), outcome)
 

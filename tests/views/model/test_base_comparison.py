@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.views.model.base_comparison import Standing, Step, TopicState, cut_of, judge
+from kafka_share_proxy.views.model.base_comparison import NeededStep, Step, TopicState, cut_of, needed_step
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.names import ViewName
 from kafka_share_proxy.views.model.plans import Plan
@@ -17,18 +17,18 @@ BASE = TopicState(0, B, 3)
 @pytest.mark.parametrize(
     ("view", "base", "binding", "expected"),
     [
-        (TopicState(0, V, 12), BASE, Binding(V, B), Standing(Step.READY, partitions=12)),
-        (TopicState(0, V, 12), BASE, None, Standing(Step.READY, partitions=12)),
-        (TopicState(3), BASE, Binding(V, B), Standing(Step.CREATE, partitions=12)),
-        (TopicState(0, V, 4), BASE, Binding(V, B), Standing(Step.GROW, partitions=12)),
-        (TopicState(0, V, 12), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
-        (TopicState(0, V, 40), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
-        (TopicState(0, V, 12), BASE, Binding(OLD, OLD), Standing(Step.READY, partitions=12)),
+        (TopicState(0, V, 12), BASE, Binding(V, B), NeededStep(Step.READY, partitions=12)),
+        (TopicState(0, V, 12), BASE, None, NeededStep(Step.READY, partitions=12)),
+        (TopicState(3), BASE, Binding(V, B), NeededStep(Step.CREATE, partitions=12)),
+        (TopicState(0, V, 4), BASE, Binding(V, B), NeededStep(Step.GROW, partitions=12)),
+        (TopicState(0, V, 12), BASE, Binding(V, OLD), NeededStep(Step.REPLACE, partitions=12)),
+        (TopicState(0, V, 40), BASE, Binding(V, OLD), NeededStep(Step.REPLACE, partitions=12)),
+        (TopicState(0, V, 12), BASE, Binding(OLD, OLD), NeededStep(Step.READY, partitions=12)),
     ],
 )
-def test_next_action(view: TopicState, base: TopicState, binding: Binding | None, expected: Standing) -> None:
+def test_next_action(view: TopicState, base: TopicState, binding: Binding | None, expected: NeededStep) -> None:
     """A binding of another topic id does not apply to this one; a recreated base has priority over any count."""
-    assert judge(4, view, base, binding, 100) == expected
+    assert needed_step(4, view, base, binding, 100) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_next_action(view: TopicState, base: TopicState, binding: Binding | None
 )
 def test_what_cannot_be_shown(view: TopicState, base: TopicState, code: ErrorCode) -> None:
     """The base's own error goes first; a view larger than its base allows, or than the limit, is refused."""
-    standing = judge(4, view, base, Binding(V, B), 100)
-    assert (standing.step, standing.code) == (Step.REFUSE, code)
+    needed = needed_step(4, view, base, Binding(V, B), 100)
+    assert (needed.step, needed.code) == (Step.REFUSE, code)
 
 
 def test_a_name_says_how_the_base_is_cut() -> None:

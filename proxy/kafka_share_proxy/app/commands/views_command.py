@@ -25,7 +25,7 @@ from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.loop.trio_waiting import until_settled
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.creation import Missing, ViewCreation, ViewOutcome
-from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
+from kafka_share_proxy.views.model.base_comparison import Step, cut_of, needed_step
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
 from kafka_share_proxy.views.model.plans import Plan
@@ -304,14 +304,14 @@ def _described(session: ViewsSession, topic: str, entries: Mapping[str, TopicEnt
     except ProxyError as error:
         return topic, partitions, "-", str(error)
     base = broker_requests.state_of(entries.get(name.base))
-    standing = judge(
+    needed = needed_step(
         slots,
         broker_requests.state_of(entries[topic]),
         base,
         session.catalog.binding(topic),
         session.config.views.partitions_max,
     )
-    state = _STATES.get(standing.step) or standing.reason or f"{name.base}: {error_name(standing.code)}"
+    state = _STATES.get(needed.step) or needed.reason or f"{name.base}: {error_name(needed.code)}"
     return topic, partitions, str(base.partitions) if base.partitions else "-", state
 
 

@@ -152,7 +152,7 @@ async def make_ready(
             await work.step()
         if not missing:
             return {}
-        errors = await views.keeper.ensure(connection, missing, work)
+        errors = await views.creation.ensure(connection, missing, work)
         unavailable = {}
         for name in topics:
             if is_view(name) and catalog.by_name(name) is None:

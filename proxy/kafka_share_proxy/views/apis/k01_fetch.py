@@ -108,14 +108,14 @@ async def _make_ids_known(call: Call[messages.FetchRequest], views: ViewServices
     ids = {bytes(topic.topic_id) for topic in topics}
     unknown = [i for i in ids if i != ZERO_UUID and catalog.view(i) is None and not catalog.is_plain(i)]
     if unknown:
-        await views.keeper.resolve(call.connection, unknown, call.work)
+        await views.creation.resolve(call.connection, unknown, call.work)
     to_prepare = {
         view.name.topic
         for topic in topics
         if (view := catalog.view(bytes(topic.topic_id))) is not None and _needs_preparation(view, topic)
     }
     if to_prepare:
-        await views.keeper.ensure(call.connection, to_prepare, call.work)
+        await views.creation.ensure(call.connection, to_prepare, call.work)
     return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
 
 
@@ -127,7 +127,7 @@ async def _make_names_known(call: Call[messages.FetchRequest], views: ViewServic
         for topic in topics
         if is_view(topic.topic) and _needs_preparation(catalog.by_name(topic.topic), topic)
     }
-    errors = await views.keeper.ensure(call.connection, missing, call.work) if missing else {}
+    errors = await views.creation.ensure(call.connection, missing, call.work) if missing else {}
     filtered = [
         topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
     ]

@@ -48,7 +48,7 @@ async def handle(call: Call[messages.MetadataRequest], views: ViewServices) -> b
     pending = await send_request_in_slices(call.work, call.connection, KEY, version, request)
     shown = await _show(views, call, view_names)
     response = await decode_response_in_slices(call.work, messages.MetadataResponse, version, await pending)
-    by_id = await views.keeper.file(response.topics or () if request.topics else (), call.work)
+    by_id = await views.creation.learn_plain_topics(response.topics or () if request.topics else (), call.work)
     if by_id:
         response.topics = [topic for topic in response.topics if not is_view(topic.name)]
         shown += await _show(views, call, dict.fromkeys(name for name in by_id if name not in view_names))
@@ -71,9 +71,9 @@ async def _take_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
 
 
 async def _show(views: ViewServices, call: Call[messages.MetadataRequest], topics: Iterable[str]) -> list[TopicEntry]:
-    names, bad = await views.keeper.read(topics, call.work)
+    names, bad = await views.creation.parse_names(topics, call.work)
     operations = bool(call.message.include_topic_authorized_operations)
-    outcomes = await views.keeper.prepare(
+    outcomes = await views.creation.prepare(
         call.connection, names, missing=Missing.OFFER, operations=operations, work=call.work
     )
     entries = [await metadata_entry(call.work, outcome) for outcome in outcomes.values()]

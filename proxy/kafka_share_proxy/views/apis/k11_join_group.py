@@ -43,7 +43,7 @@ async def handle(call: Call[messages.JoinGroupRequest], views: ViewServices) -> 
                 await call.work.step()
     if not names:
         return None
-    codes = await views.keeper.ensure(call.connection, names, call.work)
+    codes = await views.creation.ensure(call.connection, names, call.work)
     if views.reads.audit is None:
         return None
     ready = await call.work.select(lambda name: codes.get(name) == ErrorCode.NONE, names)

@@ -19,7 +19,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
-from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
+from kafka_share_proxy.views.model.base_comparison import Step, cut_of, needed_step
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.names import ViewName, is_view, parse
 from kafka_share_proxy.views.services import ViewServices
@@ -42,7 +42,7 @@ async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) 
         await work.step()
     if not requested:
         return None
-    names, bad = await views.keeper.read(requested, work)
+    names, bad = await views.creation.parse_names(requested, work)
     refused = {topic: (code, "no view can be called so") for topic, code in bad.items()}
     bases = await _bases(call, views, names)
     refused |= await _fit(call, views, names, requested, bases)
@@ -63,10 +63,12 @@ async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) 
 async def _bases(
     call: Call[messages.CreateTopicsRequest], views: ViewServices, names: list[ViewName]
 ) -> dict[str, TopicEntry]:
-    """Return Metadata, read after everything stored."""
+    """Return the Metadata of the bases, requested after the stored plans were read."""
     if not names:
         return {}
-    await views.keeper.know(await call.work.select(lambda name: views.catalog.by_name(name.topic) is None, names))
+    await views.creation.wait_for_stored_state(
+        await call.work.select(lambda name: views.catalog.by_name(name.topic) is None, names)
+    )
     bases = await call.work.map(lambda name: name.base, names)
     return await broker_requests.request_topics(call.connection, bases, work=call.work)
 
@@ -89,7 +91,7 @@ async def _bind(
             continue
         binding = Binding(topic_id, bytes(base.topic_id))
         views.catalog.bind(topic.name, binding)
-        views.keeper.store.store(state_records.binding_key(topic.name), state_records.binding_value(binding))
+        views.creation.store.store(state_records.binding_key(topic.name), state_records.binding_value(binding))
 
 
 async def _fit(
@@ -109,13 +111,13 @@ async def _fit(
             continue
         base = broker_requests.state_of(entries.get(name.base))
         missing = broker_requests.state_of(None)
-        standing = judge(cut_of(name, plan).slots, missing, base, None, views.options.partitions_max)
-        if standing.step is not Step.CREATE:
-            refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be described")
-        elif requested[name.topic].assignments or requested[name.topic].num_partitions not in (-1, standing.partitions):
-            refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {standing.partitions} partitions")
+        needed = needed_step(cut_of(name, plan).slots, missing, base, None, views.options.partitions_max)
+        if needed.step is not Step.CREATE:
+            refused[name.topic] = (needed.code, needed.reason or f"its base {name.base} cannot be described")
+        elif requested[name.topic].assignments or requested[name.topic].num_partitions not in (-1, needed.partitions):
+            refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {needed.partitions} partitions")
         else:
-            _complete(requested[name.topic], standing.partitions, entries[name.base])
+            _complete(requested[name.topic], needed.partitions, entries[name.base])
     return refused
 
 

@@ -30,7 +30,7 @@ async def handle(call: Call[messages.DeleteTopicsRequest], views: ViewServices) 
         if topic is not None and is_view(topic) and result.error_code == ErrorCode.NONE:
             views.catalog.forget(topic)
             views.catalog.bind(topic, None)
-            views.keeper.store.store(state_records.binding_key(topic), None)
+            views.creation.store.store(state_records.binding_key(topic), None)
     return await replied(call, response)
 
 

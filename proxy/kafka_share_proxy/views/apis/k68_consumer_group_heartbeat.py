@@ -34,8 +34,8 @@ async def handle(
     call: Call[messages.ConsumerGroupHeartbeatRequest], views: ViewServices
 ) -> messages.ConsumerGroupHeartbeatResponse | None:
     subscribed = await call.work.select(is_view, call.message.subscribed_topic_names or ())
-    names, _ = await views.keeper.read(subscribed, call.work)
-    outcomes = await views.keeper.prepare(call.connection, names, work=call.work)
+    names, _ = await views.creation.parse_names(subscribed, call.work)
+    outcomes = await views.creation.prepare(call.connection, names, work=call.work)
     ready = []
     for topic, outcome in outcomes.items():
         await call.work.step()

@@ -39,8 +39,8 @@ async def _describe(
 ) -> messages.DescribeTopicPartitionsResponse:
     request, work = call.message, call.work
     topics = await work.select(lambda topic: is_view(topic.name), request.topics)
-    names, bad = await views.keeper.read(await work.map(lambda topic: topic.name, topics), work)
-    outcomes = await views.keeper.prepare(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
+    names, bad = await views.creation.parse_names(await work.map(lambda topic: topic.name, topics), work)
+    outcomes = await views.creation.prepare(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
     refused = await work.map(lambda topic: refused_description(topic, bad[topic]), bad)
     local = dict(zip(bad, refused, strict=True))
     for topic, outcome in outcomes.items():

@@ -26,9 +26,9 @@ async def metadata_entry(work: Work, outcome: ViewOutcome) -> TopicEntry:
     entry = message.MetadataResponseTopic(
         error_code=int(outcome.code), name=outcome.name.topic, is_internal=False, partitions=[]
     )
-    if outcome.view is not None:
-        entry.topic_id = outcome.view.topic_id
-        entry.topic_authorized_operations = outcome.view.topic_authorized_operations
+    if outcome.topic_entry is not None:
+        entry.topic_id = outcome.topic_entry.topic_id
+        entry.topic_authorized_operations = outcome.topic_entry.topic_authorized_operations
     await work.step()
     for index, base in _partitions(outcome):
         entry.partitions.append(
@@ -74,8 +74,8 @@ def _show_base(partition: _DescribedPartition, base: _Partition) -> None:
 async def description(work: Work, outcome: ViewOutcome) -> DescribedTopic:
     message = messages.DescribeTopicPartitionsResponse
     entry = message.DescribeTopicPartitionsResponseTopic(name=outcome.name.topic, partitions=[])
-    if outcome.view is not None:
-        entry.topic_authorized_operations = outcome.view.topic_authorized_operations
+    if outcome.topic_entry is not None:
+        entry.topic_authorized_operations = outcome.topic_entry.topic_authorized_operations
     entry.is_internal = False
     await work.step()
     for index, base in _partitions(outcome):
@@ -90,16 +90,16 @@ def refused_description(topic: str, code: ErrorCode, outcome: ViewOutcome | None
     entry = messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=int(code), name=topic, partitions=[]
     )
-    if outcome is not None and outcome.view is not None:
-        entry.topic_id = outcome.view.topic_id
+    if outcome is not None and outcome.topic_entry is not None:
+        entry.topic_id = outcome.topic_entry.topic_id
     return entry
 
 
 def _partitions(outcome: ViewOutcome) -> Iterator[tuple[int, _Partition]]:
-    view = outcome.known
-    if view is None or outcome.base is None:
+    view = outcome.view
+    if view is None or outcome.base_entry is None:
         return
-    by_index: Mapping[int, _Partition] = {each.partition_index: each for each in outcome.base.partitions or ()}
+    by_index: Mapping[int, _Partition] = {each.partition_index: each for each in outcome.base_entry.partitions or ()}
     for index in range(view.partitions):
         base = by_index.get(view.place(index)[0])
         if base is not None:

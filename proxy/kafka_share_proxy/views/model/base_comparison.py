@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 
 
 class Step(Enum):
-    """Action needed for a view."""
+    """Kind of action for a view."""
 
     READY = auto()
     CREATE = auto()
@@ -37,16 +37,18 @@ class TopicState:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class NeededStep:
     """Action needed for one view."""
 
     step: Step
     code: ErrorCode = ErrorCode.NONE
     partitions: int = 0
+    """Number of partitions that the view must have."""
     reason: str = ""
 
 
 def cut_of(name: ViewName, plan: Plan | None) -> Cut:
+    """Return the cut of a view. Raises ValueError for the view of a plan without the plan."""
     if isinstance(name.number, int):
         return EvenCut(name.number) if name.kind == KEY_RANGES else StripeCut(name.number)
     if plan is None:
@@ -54,23 +56,25 @@ def cut_of(name: ViewName, plan: Plan | None) -> Cut:
     return RangeCut(plan.starts)
 
 
-def judge(slots: int, view: TopicState, base: TopicState, binding: Binding | None, partitions_max: int) -> Standing:
-    """Return the missing steps. The stored `binding` is ignored if it has another topic id."""
+def needed_step(
+    slots: int, view: TopicState, base: TopicState, binding: Binding | None, partitions_max: int
+) -> NeededStep:
+    """Return what a view needs next. The stored `binding` is ignored if it has another topic id."""
     if base.code != ErrorCode.NONE:
-        return Standing(Step.REFUSE, ErrorCode.of(base.code))
+        return NeededStep(Step.REFUSE, ErrorCode.of(base.code))
     if view.code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        return Standing(Step.REFUSE, ErrorCode.of(view.code))
+        return NeededStep(Step.REFUSE, ErrorCode.of(view.code))
     needed = base.partitions * slots
     if needed > partitions_max:
         reason = f"{base.partitions} partitions in {slots} slots each are more than views.partitions_max"
-        return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
+        return NeededStep(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
     if view.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return Standing(Step.CREATE, partitions=needed)
+        return NeededStep(Step.CREATE, partitions=needed)
     if binding is not None and binding.view_id == view.topic_id and binding.base_id != base.topic_id:
-        return Standing(Step.REPLACE, partitions=needed)
+        return NeededStep(Step.REPLACE, partitions=needed)
     if view.partitions < needed:
-        return Standing(Step.GROW, partitions=needed)
+        return NeededStep(Step.GROW, partitions=needed)
     if view.partitions > needed:
         reason = f"its topic has {view.partitions} partitions, and it needs {needed}: delete it"
-        return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
-    return Standing(Step.READY, partitions=needed)
+        return NeededStep(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
+    return NeededStep(Step.READY, partitions=needed)

@@ -179,7 +179,7 @@ class TargetBrokers:
         hosted.changed.notify()
         return offset
 
-    def facts(self, name: str) -> list[tuple[bytes | None, bytes | None]]:
+    def key_values(self, name: str) -> list[tuple[bytes | None, bytes | None]]:
         """Return key and value of every record of the first partition."""
         return [(record.key, record.value) for record in self.read(name)]
 

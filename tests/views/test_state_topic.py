@@ -51,7 +51,7 @@ async def test_what_is_appended_is_read(nursery: trio.Nursery) -> None:
     await topic.append(LEADER, [(b"a", b"1"), (b"b", b"2")])
     await topic.append(LEADER, [(b"a", None)])
     assert await topic.end(LEADER) == 3
-    assert await topic.all() == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
+    assert await topic.read_all() == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
 
 
 async def test_reading_continues_where_it_was_and_waits(nursery: trio.Nursery, autojump_clock: object) -> None:
@@ -72,7 +72,7 @@ async def test_records_that_are_deleted_are_left_out(nursery: trio.Nursery) -> N
     brokers.write(TOPIC, 0, [Record(b"c", b"3")])
     brokers.target.delete_records(TOPIC, 0, 7)
     topic = ViewTopic(brokers.client())
-    assert await topic.all() == [(b"c", b"3")]
+    assert await topic.read_all() == [(b"c", b"3")]
     async with topic.reading(LEADER) as reading:
         reading.position = 2
         assert await reading.next(0) == []
@@ -137,7 +137,7 @@ async def _read(topic: ViewTopic) -> None:
 
 
 async def test_another_number_of_partitions_is_refused(nursery: trio.Nursery) -> None:
-    """Facts would be in two logs."""
+    """Records would be in two logs."""
     brokers = without_topic(nursery)
     brokers.make(TOPIC, 2)
     with pytest.raises(TopicRefused, match="2 partitions"):

@@ -26,10 +26,13 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
 FETCH_BYTES = 1 << 20
+"""Maximum bytes of one Fetch."""
 WRITE_MS = 10_000
+"""Milliseconds that the leader waits for the replicas of an append."""
 
 T = TypeVar("T")
-Fact = tuple[bytes | None, bytes | None]
+KeyValue = tuple[bytes | None, bytes | None]
+"""Key and value of a record. A value of None deletes the key."""
 
 
 class ViewTopic:
@@ -54,7 +57,7 @@ class ViewTopic:
         return address
 
     async def require_safe(self, guard: TopicGuard) -> None:
-        """Raises TopicUnsafe if brokers delete what is stored, and as `leader`."""
+        """Check the settings of the topic. Raises TopicUnsafe if brokers delete what is stored, and as `leader`."""
         if guard.is_due:
             leaders = await self._topic.leaders()
             if leaders is not None:
@@ -67,58 +70,67 @@ class ViewTopic:
         await self._topic.create()
 
     async def end(self, leader: Address) -> int:
+        """Return the end offset. Raises as `leader`."""
+
         async def send_request() -> int:
-            async with connection(leader, self._client.settings) as opened:
-                return await self.offset(opened, LATEST)
+            async with connection(leader, self._client.settings) as connected:
+                return await self.offset(connected, LATEST)
 
         return await self.unless_moved(leader, send_request)
 
-    async def append(self, leader: Address, facts: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Append with acks=all. Raises as `leader`."""
+    async def append(self, leader: Address, key_values: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Append records with acks=all. Raises as `leader`."""
         now = time.time_ns() // 1_000_000
-        batch = records.build_batch(0, [records.Record(key, value, timestamp=now) for key, value in facts])
+        batch = records.build_batch(0, [records.Record(key, value, timestamp=now) for key, value in key_values])
         request = producer_messages.produce(TOPIC, {0: batch}, timeout_ms=WRITE_MS)
 
         async def send_request() -> messages.ProduceResponse:
-            async with connection(leader, self._client.settings) as opened:
-                return await opened.send_request(ApiKey.PRODUCE, request, version=producer_messages.PRODUCE_VERSION_MAX)
+            async with connection(leader, self._client.settings) as connected:
+                return await connected.send_request(
+                    ApiKey.PRODUCE, request, version=producer_messages.PRODUCE_VERSION_MAX
+                )
 
         response = await self.unless_moved(leader, send_request)
         self._topic.check(producer_messages.by_partition(response)[0].error_code, "WRITE")
 
-    async def all(self) -> list[Fact]:
+    async def read_all(self) -> list[KeyValue]:
+        """Return all records up to the present end, none without a topic. Raises as `leader`."""
         leader = await self.leader()
         if leader is None:
             return []
-        facts: list[Fact] = []
+        key_values: list[KeyValue] = []
         async with self.reading(leader) as reading:
-            end = await self.offset(reading.opened, LATEST)
+            end = await self.offset(reading.connected, LATEST)
             while reading.position < end:
-                facts += await reading.next(0)
-        return facts
+                key_values += await reading.next(0)
+        return key_values
 
     @asynccontextmanager
     async def reading(self, leader: Address, position: int | None = None) -> AsyncIterator[Reading]:
-        """Raises as `leader`."""
+        """Open a sequential read from `position`, or from the start. Raises as `leader`."""
         async with AsyncExitStack() as stack:
             dial = partial(stack.enter_async_context, connection(leader, self._client.settings))
-            opened = await self.unless_moved(leader, dial)
-            start = await self.unless_moved(leader, partial(self.offset, opened, EARLIEST))
-            yield Reading(self, opened, leader, start if position is None else max(start, position))
+            connected = await self.unless_moved(leader, dial)
+            start = await self.unless_moved(leader, partial(self.offset, connected, EARLIEST))
+            yield Reading(self, connected, leader, start if position is None else max(start, position))
 
-    async def offset(self, opened: ClusterConnection, timestamp: int) -> int:
+    async def offset(self, connected: ClusterConnection, timestamp: int) -> int:
         """Return the first or the end offset. `timestamp`: EARLIEST or LATEST. Raises as `leader`."""
-        (entry,) = await topic_log.request_offsets(opened, TOPIC, [0], timestamp)
+        (entry,) = await topic_log.request_offsets(connected, TOPIC, [0], timestamp)
         self.check(entry.error_code, "DESCRIBE")
         if entry.offset < 0:
             raise RemoteProtocolError(f"{TOPIC}: ListOffsets returned offset {entry.offset}")
         return int(entry.offset)
 
     def check(self, code: int, right: str) -> None:
+        """Raise the exception for an error code, TopicRefused if the proxy lacks the right."""
         self._topic.check(code, right)
 
     async def unless_moved(self, leader: Address, wait: Callable[[], Awaitable[T]], silent_s: float = SILENT_S) -> T:
-        """Raises Replaced, an UpstreamLost."""
+        """Return the result of `wait`. Raises Replaced, an UpstreamLost, if another broker becomes the leader.
+
+        `silent_s`: seconds until the leader is looked up the first time.
+        """
 
         async def has_moved() -> bool:
             return await self.leader() not in (leader, None)
@@ -132,18 +144,21 @@ class ViewTopic:
 class Reading:
     """A sequential read of the topic."""
 
-    def __init__(self, topic: ViewTopic, opened: ClusterConnection, leader: Address, position: int) -> None:
+    def __init__(self, topic: ViewTopic, connected: ClusterConnection, leader: Address, position: int) -> None:
         self._topic = topic
         self._leader = leader
-        self.opened = opened
+        self.connected = connected
         self.position = position
         """The next offset to read."""
 
-    async def next(self, wait_ms: int) -> list[Fact]:
-        """Return nothing if no record arrived in time. Raises as `leader`, RemoteProtocolError for bad bytes."""
+    async def next(self, wait_ms: int) -> list[KeyValue]:
+        """Return the next records, none if no record arrived in time.
+
+        Raises as `leader`, and RemoteProtocolError for bad bytes.
+        """
         fetch = partial(
             topic_log.fetch,
-            self.opened,
+            self.connected,
             TOPIC,
             {0: self.position},
             wait_ms=wait_ms,
@@ -152,14 +167,14 @@ class Reading:
         )
         (entry,) = await self._topic.unless_moved(self._leader, fetch, wait_ms / 1000 + SILENT_S)
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.position = await self._topic.offset(self.opened, EARLIEST)
+            self.position = await self._topic.offset(self.connected, EARLIEST)
             return []
         self._topic.check(entry.error_code, "READ")
         data = memoryview(entry.records or b"")
-        facts: list[Fact] = []
+        key_values: list[KeyValue] = []
         for batch in records.iter_batches(data):
             if batch.last_offset >= self.position and not batch.is_control:
                 decoded = records.decode_records(data[batch.position : batch.end])
-                facts += [(each.key, each.value) for each in decoded if each.offset >= self.position]
+                key_values += [(each.key, each.value) for each in decoded if each.offset >= self.position]
             self.position = max(self.position, batch.last_offset + 1)
-        return facts
+        return key_values

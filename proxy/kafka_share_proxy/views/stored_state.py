@@ -20,26 +20,30 @@ from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.model.catalog import ViewCatalog
-from kafka_share_proxy.views.state_topic import Fact, ViewTopic
+from kafka_share_proxy.views.state_topic import KeyValue, ViewTopic
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 
 FOLLOW_MS = 5_000
+"""Milliseconds that one Fetch waits for records, and that `synced` waits until all of them are read."""
 PAUSE_MIN_S, PAUSE_S = 0.05, 0.5
 """Seconds after a failure. An append starts with the shorter one, because its topic may just have been created."""
 TRIES = 20
-FACTS_MAX = 10_000
-"""Further records are refused."""
+"""Maximum number of attempts of one append."""
+WRITES_MAX = 10_000
+"""Maximum number of records that wait to be written. Further ones are refused."""
 
 _OFF = (AuthenticationNeeded, AuthenticationFailed, TopicRefused)
+"""Errors that switch the store off: the proxy's identity has no right, or the topic is unusable."""
 
 
 class ViewState:
-    """The store in the topic `__proxy_views`; see store.ViewStore."""
+    """Store in the topic `__proxy_views` (`store.ViewStore`)."""
 
     def __init__(
         self, catalog: ViewCatalog, client: Callable[[], ClusterClient], check_interval_s: float, notes: Notes
     ) -> None:
         self.off = ""
+        """Reason why nothing is stored and no plan is known, or empty."""
         self.guard = TopicGuard(state_records.TOPIC, notes)
         self._catalog = catalog
         self._client = client
@@ -50,13 +54,15 @@ class ViewState:
         self._failing: set[str] = set()
         """Tasks whose last attempt failed."""
         self._syncs: list[Promise[None]] = []
-        self._facts: list[tuple[bytes, bytes | None, Promise[None]]] = []
+        self._writes: list[tuple[bytes, bytes | None, Promise[None]]] = []
+        """Records that wait to be written: key, value, and the promise of the caller."""
         self._has_work = trio.Event()
         self._topic_exists = trio.Event()
         self._position = 0
+        """Next offset to read."""
         self._moved = trio.Event()
 
-    # The port
+    # Calls of the handlers
 
     def synced(self) -> Promise[None]:
         if self.off and trio.current_time() - self._off_since < self._check_interval_s:
@@ -69,10 +75,10 @@ class ViewState:
     def store(self, key: bytes, value: bytes | None) -> Promise[None]:
         state_records.take_in(self._catalog, key, value)
         promise: Promise[None] = Promise()
-        if len(self._facts) >= FACTS_MAX:
-            promise.fail(UpstreamLost(f"{FACTS_MAX} facts about views wait to be written"))
+        if len(self._writes) >= WRITES_MAX:
+            promise.fail(UpstreamLost(f"{WRITES_MAX} records about views wait to be written"))
             return promise
-        self._facts.append((key, value, promise))
+        self._writes.append((key, value, promise))
         self._has_work.set()
         return promise
 
@@ -89,13 +95,7 @@ class ViewState:
         try:
             while True:
                 try:
-                    leader = await topic.leader()
-                    if leader is not None:
-                        self._topic_exists.set()
-                        async with topic.reading(leader, self._position or None) as reading:
-                            while True:
-                                self._take_in(await reading.next(FOLLOW_MS), reading.position)
-                                self._worked("follow")
+                    await self._read(topic)
                     self._worked("follow")  # the topic is known not to exist
                 except _OFF as error:
                     self._disable(error)
@@ -111,6 +111,17 @@ class ViewState:
         finally:
             with trio.CancelScope(shield=True):
                 await topic.aclose()
+
+    async def _read(self, topic: ViewTopic) -> None:
+        """Read the topic until an error. Return if it does not exist."""
+        leader = await topic.leader()
+        if leader is None:
+            return
+        self._topic_exists.set()
+        async with topic.reading(leader, self._position or None) as reading:
+            while True:
+                self._take_in(await reading.next(FOLLOW_MS), reading.position)
+                self._worked("follow")
 
     async def _watch_settings(self) -> None:
         """See durable/README.md rule 36."""
@@ -134,8 +145,9 @@ class ViewState:
             with trio.CancelScope(shield=True):
                 await topic.aclose()
 
-    def _take_in(self, facts: list[Fact], position: int) -> None:
-        for key, value in facts:
+    def _take_in(self, key_values: list[KeyValue], position: int) -> None:
+        """Put records into the catalog. `position`: the offset after them."""
+        for key, value in key_values:
             try:
                 state_records.take_in(self._catalog, key, value)
             except RemoteProtocolError as error:
@@ -187,13 +199,13 @@ class ViewState:
             promise.set(None)
 
     async def _write(self, topic: ViewTopic) -> None:
-        facts, self._facts = self._facts, []
-        if not facts:
+        writes, self._writes = self._writes, []
+        if not writes:
             return
         error: ProxyError = UpstreamLost("nothing was tried")
         for tried in range(TRIES):
             try:
-                await self._append(topic, [(key, value) for key, value, _ in facts])
+                await self._append(topic, [(key, value) for key, value, _ in writes])
             except _OFF as refusal:
                 self._disable(refusal)
                 error = refusal
@@ -203,13 +215,14 @@ class ViewState:
                 await trio.sleep(min(PAUSE_MIN_S * 2**tried, PAUSE_S))
             else:
                 self._enable()
-                for _, _, promise in facts:
+                for _, _, promise in writes:
                     promise.set(None)
                 return
-        for _, _, promise in facts:
+        for _, _, promise in writes:
             promise.fail(error)
 
-    async def _append(self, topic: ViewTopic, facts: list[tuple[bytes, bytes | None]]) -> None:
+    async def _append(self, topic: ViewTopic, key_values: list[tuple[bytes, bytes | None]]) -> None:
+        """Append records. Creates the topic first, and then raises UpstreamLost: the next attempt appends."""
         leader = await topic.leader()
         if leader is None:
             await topic.create()
@@ -217,7 +230,7 @@ class ViewState:
             raise UpstreamLost(f"{state_records.TOPIC} was just made")
         self._topic_exists.set()
         await topic.require_safe(self.guard)
-        await topic.append(leader, facts)
+        await topic.append(leader, key_values)
 
     def _failed(self, task: str, error: ProxyError) -> None:
         self._failing.add(task)

@@ -43,7 +43,7 @@ class World:
 
     @property
     def stored(self) -> list[tuple[bytes | None, bytes | None]]:
-        return self.brokers.facts(TOPIC)
+        return self.brokers.key_values(TOPIC)
 
     async def session(self) -> ViewsSession:
         address = await self.brokers.listen()

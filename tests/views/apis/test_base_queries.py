@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.loop.promise import Task
-from kafka_share_proxy.views.apis.base_queries import Query, in_rounds, make_ready, upstream_place
+from kafka_share_proxy.views.apis.base_queries import Query, in_rounds, make_ready, upstream_partition
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_ports import ViewWorld
@@ -20,9 +20,9 @@ def test_partition_of_a_view_is_in_its_base():
     world = ViewWorld()
     world.topic("t", (1, 1))
     world.view("__view.r4.t")
-    assert upstream_place(world.views, "__view.r4.t", 7) == ("t", 1)
-    assert upstream_place(world.views, "__view.r4.t", 8) is None
-    assert upstream_place(world.views, "t", 9) == ("t", 9)
+    assert upstream_partition(world.views, "__view.r4.t", 7) == ("t", 1)
+    assert upstream_partition(world.views, "__view.r4.t", 8) is None
+    assert upstream_partition(world.views, "t", 9) == ("t", 9)
 
 
 def test_views_that_are_not_known_are_made_ready_first():
@@ -59,7 +59,7 @@ def test_a_view_that_is_replaced_while_another_one_is_made_ready_is_made_ready_a
     task = Task(make_ready(world.connect(), world.views, {"__view.r4.t": [0], "__view.r4.u": [0]}), lambda _: None)
     task.start()
     assert (task.value, ensured) == ({}, [["__view.r4.u"], ["__view.r4.t"]])
-    assert upstream_place(world.views, "__view.r4.t", 0) == ("t", 0)
+    assert upstream_partition(world.views, "__view.r4.t", 0) == ("t", 0)
 
 
 def test_a_view_that_is_not_in_the_catalog_is_never_queried_as_a_plain_topic():
@@ -67,4 +67,4 @@ def test_a_view_that_is_not_in_the_catalog_is_never_queried_as_a_plain_topic():
     world.topic("t")
     world.view("__view.r4.t")
     world.views.catalog.forget("__view.r4.t")
-    assert upstream_place(world.views, "__view.r4.t", 0) is None
+    assert upstream_partition(world.views, "__view.r4.t", 0) is None

@@ -57,7 +57,7 @@ class ViewsSession:
         self.reasons: dict[str, str] = {}
         """View -> reason for its refusal."""
         self.unread = ""
-        """Reason why the stored facts were not read at the last attempt."""
+        """Reason why the stored records were not read at the last attempt."""
         new_client = partial(at_brokers.cluster_client, config)
         self.nodes = OpenNodes(new_client())
         self.connection = ClusterClientConnection(new_client())
@@ -86,15 +86,15 @@ class ViewsSession:
         return sorted(name for name in entries if is_view(name)), entries, brokers
 
     async def until_read(self) -> None:
-        """Wait until the stored facts are read. Raises ViewsFailed if they cannot be."""
+        """Wait until the stored records are read. Raises ViewsFailed if they cannot be."""
         synced = self.state.synced()
         with trio.move_on_after(self.config.views.create_wait_s) as scope:
             await until_settled(synced)
         if scope.cancelled_caught or self.state.off:
             raise ViewsFailed(self.state.off or f"{state_records.TOPIC} cannot be read{self.unread}")
 
-    async def store_fact(self, key: bytes, value: bytes | None) -> None:
-        """Store a fact durably. Raises ProxyError."""
+    async def store_value(self, key: bytes, value: bytes | None) -> None:
+        """Store a value durably. Raises ProxyError."""
         stored = self.state.store(key, value)
         await until_settled(stored)
         stored.result()
@@ -184,7 +184,7 @@ async def delete(session: ViewsSession, topics: Sequence[str]) -> list[str]:
         with suppress(ViewsFailed):  # if nothing can be stored, nothing is stored
             await session.until_read()
             if session.catalog.binding(topic) is not None:
-                await session.store_fact(state_records.binding_key(topic), None)
+                await session.store_value(state_records.binding_key(topic), None)
         lines.append(f"{topic}: deleted")
     if failed:
         raise ViewsFailed("\n".join([*lines, *failed]))
@@ -201,7 +201,7 @@ async def plan(session: ViewsSession, plan_id: str, text: bytes, *, dry_run: boo
     is_news = stored is None or (bool(read.weights) and stored.weights != read.weights)
     if is_news and not dry_run:
         merged = read if stored is None else replace(stored, weights=read.weights)
-        await session.store_fact(state_records.plan_key(plan_id), state_records.plan_value(merged))
+        await session.store_value(state_records.plan_key(plan_id), state_records.plan_value(merged))
         if stored is None:
             await _check_first(session, read)
     outcome = "would be stored" if dry_run else "is stored"
@@ -215,7 +215,7 @@ async def _check_first(session: ViewsSession, written: Plan) -> None:
     topic = ViewTopic(at_brokers.cluster_client(session.config))
     try:
         key = state_records.plan_key(written.plan_id)
-        values = [value for name, value in await topic.all() if name == key and value is not None]
+        values = [value for name, value in await topic.read_all() if name == key and value is not None]
     finally:
         await topic.aclose()
     if values and values[0] != state_records.plan_value(written):

@@ -26,9 +26,9 @@ from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode
 
 R = TypeVar("R", bound=Message)
-"""The class of the responses."""
+"""Class of the responses."""
 E = TypeVar("E", bound=Message)
-"""The class of their partition entries."""
+"""Class of the partition entries in responses."""
 
 
 class Query(NamedTuple):
@@ -37,24 +37,23 @@ class Query(NamedTuple):
     topic: str
     partition: int
     content: tuple[int, ...]
-    """The fields of the partition's request entry."""
+    """Fields of the partition's request entry."""
 
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
+"""Topic name and partition."""
 
 QueryOrError = Query | ErrorCode
 """The query for a requested partition, or the error if it is not sent."""
 
-
 Topics = Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
 """Topic names, each with index and `Query.content` of its partitions."""
-
 
 _topics = attrgetter("topics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wording(Generic[R, E]):
+class MessageShape(Generic[R, E]):
     """Classes and field names of one API's messages about partitions of topics."""
 
     request_topic: Callable[..., Message]
@@ -63,11 +62,14 @@ class Wording(Generic[R, E]):
     response_topic: Callable[..., Message]
     response_partition: Callable[..., E]
     topic: str
+    """Field with the name of a topic."""
     partition: str
+    """Field with the index of a partition."""
     content: tuple[str, str]
     """Fields of a partition in a request that are its `Query.content`."""
 
     def queries(self, request: RequestMessage[R]) -> Topics:
+        """Return what a request queries."""
         name, index, content = attrgetter(self.topic), attrgetter(self.partition), attrgetter(*self.content)
         topics = _topics(request)
         return [(name(topic), [(index(each), content(each)) for each in topic.partitions]) for topic in topics]
@@ -84,7 +86,7 @@ class Wording(Generic[R, E]):
         content = zip(self.content, query.content, strict=True)
         return self.request_partition(**{self.partition: query.partition}, **dict(content))
 
-    def entries(self, response: R) -> Iterable[tuple[Place, E]]:
+    def entries(self, response: R) -> Iterable[tuple[PartitionKey, E]]:
         """Return (topic-partition, entry) for each entry."""
         name, index = attrgetter(self.topic), attrgetter(self.partition)
         return (((name(topic), index(each)), each) for topic in _topics(response) for each in topic.partitions)
@@ -102,33 +104,33 @@ class Wording(Generic[R, E]):
 
 
 async def respond_from_bases(
-    call: Call[RequestMessage[R]], views: ViewServices, wording: Wording[R, E]
+    call: Call[RequestMessage[R]], views: ViewServices, shape: MessageShape[R, E]
 ) -> bytes | None:
     """Build a response about views from the broker's response about their bases.
 
     Args:
         call: the request, which names views.
         views: the services that look up and create views.
-        wording: the structure of the API's messages.
+        shape: the structure of the API's messages.
     """
-    topics = wording.queries(call.message)
+    topics = shape.queries(call.message)
     requested = await queries_about(call, views, topics)
     responses = await request_in_rounds(
-        call, requested, lambda by_topic: wording.other_request(call.message, by_topic), wording.response
+        call, requested, lambda by_topic: shape.other_request(call.message, by_topic), shape.response
     )
-    entry_of = await by_query(call.work, responses, wording.entries)
+    entry_of = await by_query(call.work, responses, shape.entries)
 
     def entry(requested_partition: tuple[tuple[int, object], QueryOrError]) -> E:
         (partition, _), query = requested_partition
         source = entry_of.get(query) if isinstance(query, Query) else query
-        return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
+        return shape.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
 
     entries = []
-    for (name, places), queries in zip(topics, requested, strict=True):
-        entries.append(wording.topic_entry(name, await call.work.map(entry, zip(places, queries, strict=True))))
+    for (name, partitions), queries in zip(topics, requested, strict=True):
+        entries.append(shape.topic_entry(name, await call.work.map(entry, zip(partitions, queries, strict=True))))
         await call.work.step()
     throttle_ms = max((attrgetter("throttle_time_ms")(each) for _, each in responses), default=0)
-    return await replied(call, copied(wording.response(), throttle_time_ms=throttle_ms, topics=entries))
+    return await replied(call, copied(shape.response(), throttle_time_ms=throttle_ms, topics=entries))
 
 
 READY_ATTEMPTS = 3
@@ -140,7 +142,7 @@ async def make_ready(
 ) -> dict[str, ErrorCode]:
     """Make the views among these topics ready for the named partitions. Return the errors by topic.
 
-    The catalog may lose a view meanwhile, whose base was deleted and created again.
+    The attempt is repeated if the catalog loses a view meanwhile, because its base was deleted and created again.
     """
     catalog, unavailable = views.catalog, dict[str, ErrorCode]()
     for _ in range(READY_ATTEMPTS):
@@ -163,7 +165,7 @@ async def make_ready(
     return {name: code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name, code in unavailable.items()}
 
 
-def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | None:
+def upstream_partition(views: ViewServices, topic: str, partition: int) -> PartitionKey | None:
     """Return the partition to query upstream. None if unknown: a query must not reach the view's own, empty topic."""
     if not is_view(topic):
         return topic, partition
@@ -174,14 +176,15 @@ def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | N
 
 
 async def queries_about(call: Call[Message], views: ViewServices, topics: Topics) -> list[list[QueryOrError]]:
-    numbers = {name: [number for number, _ in requested] for name, requested in topics}
-    refused = await make_ready(call.connection, views, numbers, call.work)
+    """Make the views ready. Return the query, or the error, for each requested partition by topic."""
+    partitions = {name: [partition for partition, _ in requested] for name, requested in topics}
+    refused = await make_ready(call.connection, views, partitions, call.work)
 
     def query(name: str, partition: int, content: tuple[int, ...]) -> QueryOrError:
-        place = upstream_place(views, name, partition)
-        if place is None or name in refused:
+        key = upstream_partition(views, name, partition)
+        if key is None or name in refused:
             return refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return Query(*place, content)
+        return Query(*key, content)
 
     all_queries = []
     for name, requested in topics:
@@ -194,48 +197,55 @@ async def queries_about(call: Call[Message], views: ViewServices, topics: Topics
     return all_queries
 
 
-def in_rounds(queries: Iterable[Query]) -> list[dict[Place, Query]]:
+def in_rounds(queries: Iterable[Query]) -> list[dict[PartitionKey, Query]]:
     """Distribute queries over few requests, each with every partition at most once."""
-    rounds: list[dict[Place, Query]] = []
-    times: dict[Place, int] = {}
+    rounds: list[dict[PartitionKey, Query]] = []
+    next_round: dict[PartitionKey, int] = {}
     for query in dict.fromkeys(queries):
-        place = (query.topic, query.partition)
-        number = times[place] = times.get(place, -1) + 1
+        key = (query.topic, query.partition)
+        number = next_round.get(key, 0)
+        next_round[key] = number + 1
         if number == len(rounds):
             rounds.append({})
-        rounds[number][place] = query
+        rounds[number][key] = query
     return rounds
 
 
 async def request_in_rounds(
     call: Call[Message],
     requested: Iterable[Iterable[QueryOrError]],
-    make: Callable[[Mapping[str, Sequence[Query]]], RequestMessage[R]],
+    build_request: Callable[[Mapping[str, Sequence[Query]]], RequestMessage[R]],
     response: type[R],
-) -> list[tuple[dict[Place, Query], R]]:
-    """Send all requests without waiting in between. `make` builds a request."""
-    responses = []
+) -> list[tuple[dict[PartitionKey, Query], R]]:
+    """Send all requests without waiting in between, and return the queries of each with its response.
+
+    `build_request` returns the request for queries by topic.
+    """
+    in_flight = []
     for chosen in in_rounds(each for topic in requested for each in topic if isinstance(each, Query)):
         by_topic: dict[str, list[Query]] = {}
         for query in chosen.values():
             by_topic.setdefault(query.topic, []).append(query)
             await call.work.step()
-        asking = await send_request_in_slices(call.work, call.connection, call.key, call.version, make(by_topic))
-        responses.append((chosen, asking))
+        request = build_request(by_topic)
+        pending = await send_request_in_slices(call.work, call.connection, call.key, call.version, request)
+        in_flight.append((chosen, pending))
     return [
-        (chosen, await decode_response_in_slices(call.work, response, call.version, await asking))
-        for chosen, asking in responses
+        (chosen, await decode_response_in_slices(call.work, response, call.version, await pending))
+        for chosen, pending in in_flight
     ]
 
 
 async def by_query(
-    work: Work, responses: Iterable[tuple[dict[Place, Query], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
+    work: Work,
+    responses: Iterable[tuple[dict[PartitionKey, Query], R]],
+    entries: Callable[[R], Iterable[tuple[PartitionKey, E]]],
 ) -> dict[Query, E]:
-    """Return the response entry of each query. `entries` lists topic-partition and entry of a response."""
+    """Return the response entry of each query. `entries` lists the topic-partitions and entries of a response."""
     entry_of = {}
     for chosen, response in responses:
-        for place, entry in entries(response):
-            if place in chosen:
-                entry_of[chosen[place]] = entry
+        for key, entry in entries(response):
+            if key in chosen:
+                entry_of[chosen[key]] = entry
             await work.step()
     return entry_of

@@ -11,7 +11,7 @@ from functools import cache
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
-from kafka_share_proxy.views.apis.base_queries import Wording, respond_from_bases
+from kafka_share_proxy.views.apis.base_queries import MessageShape, respond_from_bases
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
@@ -21,9 +21,9 @@ KEY = ApiKey.LIST_OFFSETS
 
 
 @cache
-def _wording() -> Wording[messages.ListOffsetsResponse, messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
-    """Make the classes at the first request."""
-    return Wording(
+def _shape() -> MessageShape[messages.ListOffsetsResponse, messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
+    """Build the shape at the first request, because it creates the classes of messages."""
+    return MessageShape(
         request_topic=messages.ListOffsetsRequest.ListOffsetsTopic,
         request_partition=messages.ListOffsetsRequest.ListOffsetsPartition,
         response=messages.ListOffsetsResponse,
@@ -36,7 +36,7 @@ def _wording() -> Wording[messages.ListOffsetsResponse, messages.ListOffsetsResp
 
 
 async def handle(call: Call[messages.ListOffsetsRequest], views: ViewServices) -> bytes | None:
-    return await respond_from_bases(call, views, _wording())
+    return await respond_from_bases(call, views, _shape())
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

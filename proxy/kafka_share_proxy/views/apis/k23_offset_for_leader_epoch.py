@@ -11,7 +11,7 @@ from functools import cache
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
-from kafka_share_proxy.views.apis.base_queries import Wording, respond_from_bases
+from kafka_share_proxy.views.apis.base_queries import MessageShape, respond_from_bases
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
@@ -21,9 +21,11 @@ KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
 @cache
-def _wording() -> Wording[messages.OffsetForLeaderEpochResponse, messages.OffsetForLeaderEpochResponse.EpochEndOffset]:
-    """Make the classes at the first request."""
-    return Wording(
+def _shape() -> MessageShape[
+    messages.OffsetForLeaderEpochResponse, messages.OffsetForLeaderEpochResponse.EpochEndOffset
+]:
+    """Build the shape at the first request, because it creates the classes of messages."""
+    return MessageShape(
         request_topic=messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic,
         request_partition=messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
         response=messages.OffsetForLeaderEpochResponse,
@@ -36,7 +38,7 @@ def _wording() -> Wording[messages.OffsetForLeaderEpochResponse, messages.Offset
 
 
 async def handle(call: Call[messages.OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
-    return await respond_from_bases(call, views, _wording())
+    return await respond_from_bases(call, views, _shape())
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

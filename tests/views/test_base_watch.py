@@ -80,11 +80,11 @@ async def test_a_base_made_anew_begins_a_new_view(autojump_clock: Any) -> None:
 async def test_a_deleted_view_is_forgotten_and_not_created(autojump_clock: Any) -> None:
     """With what was stored of it, once it has stayed away: another proxy may just be making it anew."""
     world = World()
-    tied = world.catalog.binding(V)
+    binding = world.catalog.binding(V)
     del world.cluster.topics[V]
     await watch(world, 31)
     assert world.catalog.by_name(V) is None
-    assert world.catalog.binding(V) == tied
+    assert world.catalog.binding(V) == binding
     await watch(world, 61)
     assert V not in world.cluster.topics
     assert world.catalog.binding(V) is None
@@ -114,12 +114,12 @@ async def test_missing_rights_are_reported_once_and_nothing_is_forgotten(autojum
     world = World()
     world.cluster.hidden.add("orders")
     await watch(world, 100)
-    assert "DESCRIBE" in world.watch.blind
+    assert "DESCRIBE" in world.watch.trouble
     assert [line.get("times") for line in world.noted("views-not-watched")] == [None, 3]
     assert world.catalog.by_name(V) is not None
     world.cluster.hidden.clear()
     await watch(world, 31)
-    assert world.watch.blind == ""
+    assert world.watch.trouble == ""
     assert len(world.noted("views-watched")) == 1
 
 
@@ -128,4 +128,4 @@ async def test_without_an_identity_nothing_is_watched(autojump_clock: Any) -> No
     world = World()
     world.own.is_refused = True
     await watch(world, 31)
-    assert world.watch.blind == "who are you"
+    assert world.watch.trouble == "who are you"

@@ -81,7 +81,7 @@ async def test_records_that_are_deleted_are_left_out(nursery: trio.Nursery) -> N
 
 async def test_a_missing_topic_has_nothing_in_it(nursery: trio.Nursery) -> None:
     """It is made with the first fact."""
-    assert await ViewTopic(without_topic(nursery).client()).all() == []
+    assert await ViewTopic(without_topic(nursery).client()).read_all() == []
 
 
 async def test_leader_lost_without_a_word_is_given_up_once_there_is_another(

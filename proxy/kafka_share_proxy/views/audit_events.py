@@ -21,6 +21,7 @@ HASHES_MAX = 10_000
 JOINED_VIEWS_MAX = 100
 """Maximum number of views of one member that are reported when it joins."""
 NO_RANGES = Hashes(ranges=0)
+"""Hashes of a slot that is no range of them, as a stripe of offsets."""
 
 
 class JoinedMember(NamedTuple):
@@ -40,13 +41,14 @@ class JoinedMember(NamedTuple):
 
 
 class ViewAudit:
-    """One per process, if audit is on."""
+    """Reports to the audit what readers of views and of filters receive. One per process."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._hashes: dict[tuple[Hashable, int], Hashes] = {}
 
     def read(self, key: ReadKey, batches: BatchTable, data: memoryview) -> None:
+        """Count the records that were read from a base partition, and sample their keys."""
         place = Place(key.topic_id, key.partition)
         load = self._audit.loads.of(place)
         load.rows += batches.records_count
@@ -99,7 +101,7 @@ class ViewAudit:
 
 
 def hashes_of(cut: Cut, slot: int) -> Hashes:
-    """Return hashes, without the single keys of a filter."""
+    """Return the range of hashes in a slot, without the single keys of a filter."""
     if isinstance(cut, EvenCut):
         return Hashes(-(-slot * HASH_SPACE // cut.slots), -(-(slot + 1) * HASH_SPACE // cut.slots))
     if isinstance(cut, RangeCut):

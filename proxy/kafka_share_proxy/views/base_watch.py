@@ -19,20 +19,20 @@ from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 VIEWS_PER_REQUEST = 200
-"""Number of views in one Metadata request."""
+"""Maximum number of views in one Metadata request."""
 
 
 class ViewWatch:
     """Task that watches the bases of views."""
 
     def __init__(self, creation: ViewCreation, own: ClusterClientConnection, interval_s: float, notes: Notes) -> None:
-        self.blind = ""
-        """Reason why the last check could not see all views."""
+        self.trouble = ""
+        """Reason why the last check could not see all views, or empty."""
         self._creation = creation
         self._own = own
         self._interval_s = interval_s
         self._unwatched = LastingTrouble(notes, "views-not-watched", "views-watched")
-        self._missed: dict[str, Binding] = {}
+        self._missing_before: dict[str, Binding] = {}
         """Bindings of views that were missing in the last check."""
 
     async def run(self) -> None:
@@ -43,15 +43,16 @@ class ViewWatch:
                 await self.check_all()
 
     async def check_all(self) -> None:
+        """Check all views once."""
         catalog = self._creation.catalog
         known = {*catalog.bound, *(view.name.topic for view in catalog)}
         topics = sorted(known)
-        self.blind = ""
-        self._missed = {topic: tied for topic, tied in self._missed.items() if topic in known}
+        self.trouble = ""
+        self._missing_before = {topic: binding for topic, binding in self._missing_before.items() if topic in known}
         for start in range(0, len(topics), VIEWS_PER_REQUEST):
             await self._check(topics[start : start + VIEWS_PER_REQUEST])
-        if self.blind:
-            self._unwatched.happened(self.blind)
+        if self.trouble:
+            self._unwatched.happened(self.trouble)
         else:
             self._unwatched.ended()
 
@@ -60,25 +61,25 @@ class ViewWatch:
         try:
             outcomes = await drive(self._creation.prepare(self._own, names, missing=Missing.LEAVE))
         except ProxyError as error:
-            self.blind = str(error)
+            self.trouble = str(error)
             return
         for topic, outcome in outcomes.items():
-            self._judge(topic, outcome)
+            self._note_outcome(topic, outcome)
 
-    def _judge(self, topic: str, outcome: ViewOutcome) -> None:
+    def _note_outcome(self, topic: str, outcome: ViewOutcome) -> None:
         if outcome.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            self.blind = f"the proxy's own identity may not DESCRIBE {topic} or its base"
+            self.trouble = f"the proxy's own identity may not DESCRIBE {topic} or its base"
         elif outcome.topic_entry is not None and outcome.topic_entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            self._missing(topic)
+            self._note_missing(topic)
         else:
-            self._missed.pop(topic, None)
+            self._missing_before.pop(topic, None)
 
-    def _missing(self, topic: str) -> None:
+    def _note_missing(self, topic: str) -> None:
         """Delete the binding if the view was also missing in the last check."""
         catalog = self._creation.catalog
         catalog.forget(topic)
-        tied = catalog.binding(topic)
-        if tied is not None and self._missed.get(topic) == tied:
+        binding = catalog.binding(topic)
+        if binding is not None and self._missing_before.get(topic) == binding:
             self._creation.store.store(state_records.binding_key(topic), None)
-        elif tied is not None:
-            self._missed[topic] = tied
+        elif binding is not None:
+            self._missing_before[topic] = binding

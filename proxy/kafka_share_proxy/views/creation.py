@@ -324,7 +324,7 @@ class _Preparation:
     def _without_topic(self, name: ViewName, partitions: int) -> ViewOutcome:
         cut, base = self._cut(name), self._entries[name.base]
         self._catalog.forget(name.topic)
-        self._catalog.show()
+        self._catalog.note_shown()
         shown = View(
             name=name,
             topic_id=ZERO_UUID,

@@ -36,9 +36,9 @@ class ViewLag:
     """Source of the lag of views."""
 
     def __init__(self, views: ViewServices) -> None:
-        base = views.services
+        services = views.services
         self._views = views
-        self.ends = LogEnds(base.own, base.topology, base.timers.now, base.slices)
+        self.ends = LogEnds(services.own, services.topology, services.timers.now, services.slices)
 
     def refresh(self) -> Promise[None]:
         """Look up the ends of the logs; see LogEnds.refresh."""

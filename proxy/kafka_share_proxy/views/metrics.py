@@ -11,14 +11,14 @@ from kafka_share_proxy.views.services import ViewServices
 COUNTERS = {
     "requests": "Fetches of views served here.",
     "reads": "Fetches made upstream for views.",
-    "joined": "Waits for a Fetch that another client's request had made.",
-    "read_bytes": "Records of base partitions that were read from brokers for views.",
-    "scanned_bytes": "Records scanned for responses.",
-    "kept_bytes": "Records in responses.",
-    "kept_records": "How many.",
-    "corrupt": "Batches that could not be taken apart.",
-    "threaded": "Runs of batches taken apart by a thread.",
-    "large": "Batches so large when opened that a thread of their own opened them.",
+    "joined": "Waits for a Fetch of another client's request.",
+    "read_bytes": "Bytes of records that were read from brokers for views.",
+    "scanned_bytes": "Bytes of records that were scanned for responses.",
+    "kept_bytes": "Bytes of records in responses.",
+    "kept_records": "Records in responses.",
+    "corrupt": "Batches that could not be split.",
+    "threaded": "Runs of batches that a thread split.",
+    "large": "Batches so large when decompressed that a separate thread split them.",
 }
 """Counters of `views.fetch.shared_reads`: name -> help."""
 
@@ -33,9 +33,14 @@ def add(metrics: Metrics, views: ViewServices, lag: ViewLag) -> None:
     for name, words in COUNTERS.items():
         metrics.add(f"view_{name}", "counter", words, reader(name))
     metrics.add("views", "gauge", "Views that are ready.", lambda: len(catalog))
-    metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
-    metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
-    metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)
+    metrics.add(
+        "view_cache_bytes",
+        "gauge",
+        "Bytes of recently read batches and their parts.",
+        lambda: cache.bytes,
+    )
+    metrics.add("view_cache_hits", "counter", "Lookups for slots that the cache served.", lambda: cache.hits)
+    metrics.add("view_cache_misses", "counter", "Lookups for slots that the cache did not serve.", lambda: cache.misses)
     _of_lag(metrics, views, lag)
 
 

@@ -9,7 +9,7 @@ from kafka_share_proxy.loop.interfaces import Workers
 from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.creation import ViewCreation
-from kafka_share_proxy.views.fetch.key_filter import Filters
+from kafka_share_proxy.views.fetch.key_filter import KeyFilterCache
 from kafka_share_proxy.views.fetch.shared_reads import ViewReads
 from kafka_share_proxy.views.fetch.view_chunks import ViewCache
 from kafka_share_proxy.views.model.catalog import ViewCatalog
@@ -26,7 +26,7 @@ class ViewServices:
     options: Views = field(default_factory=Views)
     creation: ViewCreation
     workers: Workers = field(default_factory=InlineWorkers)
-    filters: Filters = field(default_factory=Filters)
+    filters: KeyFilterCache = field(default_factory=KeyFilterCache)
     """Cache of parsed KeyFilters."""
     audit: InitVar[ViewAudit | None] = None
     """None if audit is off."""

@@ -25,14 +25,14 @@ class Views(Section):
     create_wait_s: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 10.0
     """Seconds that a request waits for the topic of a view that it is the first to name."""
     growth_interval_s: Seconds = 30.0
-    """Seconds between two looks at the bases of views, for new partitions and for topics that were recreated."""
+    """Seconds between two checks of the bases of views, for new partitions and for topics that were recreated."""
     codec: Literal["none", "lz4", "zstd"] = "none"
     """Compression of filtered batches. none costs the least here, and the most on the way to the client."""
     cache_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 36)] = 64 << 20
-    """Bytes of batches just read, and of what was made of them, kept for the other slots of views."""
+    """Maximum bytes of recently read batches, and of their parts, that are kept for the other slots of views."""
     cache_age_s: Seconds = 10.0
-    """Seconds that they are kept at most. Deleted records may be served that long."""
+    """Maximum seconds that batches are kept. Deleted records may be served that long."""
     read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 4 << 20
     """Bytes of records that one upstream Fetch requests."""
     scanned_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)] = 32 << 20
-    """Bytes that are searched, or opened where they are compressed, before a response is sent, matched or not."""
+    """Bytes that are scanned or decompressed before a response is sent, even if no record matches."""

@@ -19,6 +19,7 @@ TOPIC = "__proxy_views"
 PARTITIONS = 1
 
 BINDING, PLAN = range(2)
+"""Types of records: the number before a key."""
 _KEY_VERSION = _VALUE_VERSION = 0
 
 M = TypeVar("M", bound=Message)
@@ -43,7 +44,10 @@ def plan_value(plan: Plan) -> bytes:
 
 
 def take_in(catalog: ViewCatalog, key: bytes | None, value: bytes | None) -> None:
-    """Raises RemoteProtocolError if the record cannot be decoded here, or would change a plan."""
+    """Put a stored record into the catalog.
+
+    Raises RemoteProtocolError if the record cannot be decoded here, or would change a plan.
+    """
     kind = numbered.number_in(key or b"")
     if key is None or len(key) < numbered.NUMBER_BYTES or kind not in (BINDING, PLAN):
         raise RemoteProtocolError(f"a record of type {kind} is not known here")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.pipeline.source.key_ranges import KEY_FILTER_TAG, KeyRanges, key_filter, scanned_to
-from kafka_share_proxy.views.fetch.key_filter import TAG, applied, read_filter
+from kafka_share_proxy.views.fetch.key_filter import TAG, applied_tag, read_filter
 from kafka_share_proxy.views.model.slots import EvenCut
 from kafka_share_proxy.wire.definitions import messages
 
@@ -52,5 +52,5 @@ def test_a_response_contains_the_scanned_offset() -> None:
     assert KEY_FILTER_TAG == TAG
     entry = messages.FetchResponse.PartitionData()
     assert scanned_to(entry) is None
-    entry.unknown_tags = (applied(77),)
+    entry.unknown_tags = (applied_tag(77),)
     assert scanned_to(entry) == 77

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.forwarding.dispatch.early_matches import ELEMENTS_MAX
-from kafka_share_proxy.views.apis.k00_produce import NOTHING, may_name_view
+from kafka_share_proxy.views.apis.k00_produce import NO_RESPONSE, may_name_view
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import ZERO_UUID
@@ -121,9 +121,9 @@ def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> 
 
 def test_without_acks_there_is_no_response_and_the_rest_is_produced(world: World) -> None:
     """The rest goes with acks=1, whose response is dropped here: the client expects none."""
-    assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, V, acks=0)) == NOTHING
+    assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, V, acks=0)) == NO_RESPONSE
     assert world.cluster.count(ApiKey.PRODUCE) == 0
-    assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, "orders", V, acks=0)) == NOTHING
+    assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, "orders", V, acks=0)) == NO_RESPONSE
     ((_, sent),) = [requested for requested in world.cluster.requested if requested[0] == ApiKey.PRODUCE]
     assert [each.name for each in sent.topic_data] == ["orders"]
 

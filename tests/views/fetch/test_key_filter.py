@@ -6,7 +6,7 @@ import pytest
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.loop.workers import InlineWorkers
 from kafka_share_proxy.views.fetch import key_filter
-from kafka_share_proxy.views.fetch.key_filter import TAG, TAG_BYTES, BadFilter, Filters, applied, content_of
+from kafka_share_proxy.views.fetch.key_filter import TAG, TAG_BYTES, BadFilter, KeyFilterCache, applied_tag, content_in
 from kafka_share_proxy.views.model.slots import murmur2
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -51,7 +51,7 @@ def test_filter_keeps_ranges_and_single_keys():
 
 
 def read(requested):
-    return key_filter.read_filter(content_of(requested), b"")
+    return key_filter.read_filter(content_in(requested), b"")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_cannot_be_done_is_refused(content):
 
 
 def test_entry_without_the_field_is_not_filtered():
-    assert content_of(registry.message("FetchRequest").FetchPartition(unknown_tags=((7, b"x"),))) is None
+    assert content_in(registry.message("FetchRequest").FetchPartition(unknown_tags=((7, b"x"),))) is None
 
 
 @pytest.mark.parametrize("version", [12, 13, 15])
@@ -89,7 +89,7 @@ def test_filtered_fetch_is_echoed_and_goes_upstream_without_the_field(version):
     expected = [i for i, key in enumerate(KEYS) if key is None or murmur2(key) < 1 << 31]
     assert offsets_in(got.records) == expected
     assert next_offset(got.records, 0) == len(KEYS)
-    assert got.unknown_tags == (applied(len(KEYS)),)
+    assert got.unknown_tags == (applied_tag(len(KEYS)),)
     (requested,) = world.cluster.requests(1)
     assert requested.topics[0].partitions[0].unknown_tags == ()
 
@@ -163,7 +163,7 @@ def test_while_too_much_waits_for_the_threads_a_client_retries():
 
 def test_filters_that_are_kept_are_bounded():
     """Their memory is counted; the oldest is evicted first."""
-    filters = Filters(limit_bytes=20_000)
+    filters = KeyFilterCache(limit_bytes=20_000)
     for number in range(10):
         Task(filters.read(field(keys=[b"%d" % number]), InlineWorkers(), None), lambda task: None).start()
     assert filters._bytes <= 20_000

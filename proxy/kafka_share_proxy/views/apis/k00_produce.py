@@ -25,10 +25,11 @@ _Topic: TypeAlias = "messages.ProduceRequest.TopicProduceData"
 
 KEY = ApiKey.PRODUCE
 BY_ID_SINCE = 13
-NOTHING = b""
+NO_RESPONSE = b""
+"""Result of a handler for acks=0."""
 
-_COMMITTED_ONCE = 1
-"""acks=1: the lowest value with a response."""
+_ACKS_OF_LEADER = 1
+"""acks=1, the lowest value with a response."""
 
 
 def may_name_view(catalog: ViewCatalog) -> EarlyMatch:
@@ -41,7 +42,10 @@ async def handle(call: Call[messages.ProduceRequest], views: ViewServices) -> by
     refused: list[_Topic] = []
     remaining_topics: list[_Topic] = []
     for each in request.topic_data or ():
-        (refused if is_view(each.name) or views.catalog.view(each.topic_id) else remaining_topics).append(each)
+        if is_view(each.name) or views.catalog.view(each.topic_id):
+            refused.append(each)
+        else:
+            remaining_topics.append(each)
         await call.work.step()
     if not refused:
         return None
@@ -50,22 +54,23 @@ async def handle(call: Call[messages.ProduceRequest], views: ViewServices) -> by
     request.topic_data = remaining_topics
     if request.acks == 0:
         return await _without_response(call)
-    response = await send_upstream(call, request) if request.topic_data else _nothing()
+    response = await send_upstream(call, request) if request.topic_data else _empty_response()
     drop_node_endpoints(response, views.services.book)
     response.responses = [*(response.responses or ()), *await call.work.map(_refusal, refused)]
     return await replied(call, response)
 
 
 async def _without_response(call: Call[messages.ProduceRequest]) -> bytes:
+    """Send the rest of a request with acks=0 as one with acks=1, and drop the response."""
     if call.message.topic_data:
-        call.message.acks = _COMMITTED_ONCE
+        call.message.acks = _ACKS_OF_LEADER
         decode_response(
             messages.ProduceResponse, call.version, await send_request(call.connection, KEY, call.version, call.message)
         )
-    return NOTHING
+    return NO_RESPONSE
 
 
-def _nothing() -> messages.ProduceResponse:
+def _empty_response() -> messages.ProduceResponse:
     return messages.ProduceResponse(responses=[], node_endpoints=[])
 
 

@@ -38,8 +38,8 @@ from kafka_share_proxy.views.fetch.key_filter import (
     TAG_BYTES,
     TAGS_SINCE,
     BadFilter,
-    applied,
-    content_of,
+    applied_tag,
+    content_in,
 )
 from kafka_share_proxy.views.fetch.targets import PlainTarget, Target, refusal
 from kafka_share_proxy.views.fetch.view_chunks import Division
@@ -152,7 +152,7 @@ async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> di
     for topic in (call.message.topics or ()) if call.version >= TAGS_SINCE else ():
         name = bytes(topic.topic_id) if by_id else topic.topic
         fields |= {
-            (name, each.partition): field for each in topic.partitions if (field := content_of(each)) is not None
+            (name, each.partition): field for each in topic.partitions if (field := content_in(each)) is not None
         }
     if not fields:
         return {}
@@ -354,7 +354,7 @@ def _entry(served: _ServedPartition, version: int, committed: bool) -> Partition
     entry.error_code = slot.error
     entry.records = records_of(slot)
     if served.is_filtered and not slot.error:
-        entry.unknown_tags = (applied(slot.position),)
+        entry.unknown_tags = (applied_tag(slot.position),)
     return entry
 
 

@@ -30,9 +30,10 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 KEY = ApiKey.METADATA
 BY_ID_SINCE = 12
-
+"""First version that may name topics by id."""
 
 IDS_CHECKED_MAX = 10_000
+"""Maximum number of topic ids that are compared before a request is decoded."""
 
 
 def may_name_view(catalog: ViewCatalog) -> EarlyMatch:
@@ -43,7 +44,7 @@ async def handle(call: Call[messages.MetadataRequest], views: ViewServices) -> b
     request = call.message
     if request.topics is None:
         return None
-    view_names = await _take_views(call)
+    view_names = await _without_views(call)
     version = max(call.version, 1)  # a request without topics returns only the brokers, which v0 cannot express
     pending = await send_request_in_slices(call.work, call.connection, KEY, version, request)
     shown = await _show(views, call, view_names)
@@ -57,7 +58,8 @@ async def handle(call: Call[messages.MetadataRequest], views: ViewServices) -> b
     return await replied(call, response)
 
 
-async def _take_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
+async def _without_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
+    """Remove the views from the request, and return their names."""
     view_names: dict[str, None] = {}
     remaining = []
     for topic in call.message.topics or ():
@@ -71,7 +73,8 @@ async def _take_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
 
 
 async def _show(views: ViewServices, call: Call[messages.MetadataRequest], topics: Iterable[str]) -> list[TopicEntry]:
-    names, bad = await views.creation.parse_names(topics, call.work)
+    """Return the entries of views."""
+    names, errors = await views.creation.parse_names(topics, call.work)
     operations = bool(call.message.include_topic_authorized_operations)
     outcomes = await views.creation.prepare(
         call.connection, names, missing=Missing.OFFER, operations=operations, work=call.work
@@ -81,7 +84,7 @@ async def _show(views: ViewServices, call: Call[messages.MetadataRequest], topic
         for outcome, entry in zip(outcomes.values(), entries, strict=True):
             entry.unknown_tags = _weights(views.catalog, outcome)
             await call.work.step()
-    return entries + await call.work.map(lambda topic: refused_entry(topic, bad[topic]), bad)
+    return entries + await call.work.map(lambda topic: refused_entry(topic, errors[topic]), errors)
 
 
 def _weights(catalog: ViewCatalog, outcome: ViewOutcome) -> tuple[slot_weights.Tag, ...]:

@@ -42,8 +42,8 @@ async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) 
         await work.step()
     if not requested:
         return None
-    names, bad = await views.creation.parse_names(requested, work)
-    refused = {topic: (code, "no view can be called so") for topic, code in bad.items()}
+    names, errors = await views.creation.parse_names(requested, work)
+    refused = {topic: (code, "no view can be called so") for topic, code in errors.items()}
     bases = await _bases(call, views, names)
     refused |= await _fit(call, views, names, requested, bases)
     request.topics = await work.select(lambda topic: topic.name not in refused, request.topics)

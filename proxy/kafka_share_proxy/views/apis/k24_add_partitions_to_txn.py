@@ -24,6 +24,7 @@ KEY = ApiKey.ADD_PARTITIONS_TO_TXN
 BATCHED_SINCE = 4
 """First version for several transactions in one request, between brokers."""
 _NEVER = FromVersion(1 << 15)
+"""Selects no request."""
 
 
 async def handle(

@@ -21,6 +21,7 @@ from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.audit_events import JoinedMember, ViewAudit
+from kafka_share_proxy.views.creation import ViewOutcome
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
@@ -41,14 +42,16 @@ async def handle(
         await call.work.step()
         if outcome.code == ErrorCode.NONE:
             ready.append(topic)
-        if outcome.code in _ABSENT:
-            continue
-        response = messages.ConsumerGroupHeartbeatResponse
-        text = (
-            outcome.reason or f"view {topic}: the principal has no right to DESCRIBE it or its base {outcome.name.base}"
-        )
-        return response(error_code=_CODES.get(outcome.code, ErrorCode.INVALID_REQUEST), error_message=text)
+        elif outcome.code not in _IGNORED_CODES:
+            return _refusal(outcome)
     return await _audited(call, views.reads.audit, ready) if ready and views.reads.audit is not None else None
+
+
+def _refusal(outcome: ViewOutcome) -> messages.ConsumerGroupHeartbeatResponse:
+    code = _HEARTBEAT_CODES.get(outcome.code, ErrorCode.INVALID_REQUEST)
+    name = outcome.name
+    text = outcome.reason or f"view {name.topic}: the principal has no right to DESCRIBE it or its base {name.base}"
+    return messages.ConsumerGroupHeartbeatResponse(error_code=code, error_message=text)
 
 
 async def _audited(
@@ -69,12 +72,13 @@ async def _audited(
     return response
 
 
-_ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Codes of views that are ignored, as brokers do for such topics."""
-_CODES = {
+_IGNORED_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Codes of views that are ignored, as brokers ignore topics that do not exist."""
+_HEARTBEAT_CODES = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.LEADER_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
+"""Code of the heartbeat by code of the view. All others become INVALID_REQUEST."""
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

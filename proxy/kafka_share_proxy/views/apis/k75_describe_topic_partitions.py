@@ -39,10 +39,10 @@ async def _describe(
 ) -> messages.DescribeTopicPartitionsResponse:
     request, work = call.message, call.work
     topics = await work.select(lambda topic: is_view(topic.name), request.topics)
-    names, bad = await views.creation.parse_names(await work.map(lambda topic: topic.name, topics), work)
+    names, errors = await views.creation.parse_names(await work.map(lambda topic: topic.name, topics), work)
     outcomes = await views.creation.prepare(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
-    refused = await work.map(lambda topic: refused_description(topic, bad[topic]), bad)
-    local = dict(zip(bad, refused, strict=True))
+    refused = await work.map(lambda topic: refused_description(topic, errors[topic]), errors)
+    local = dict(zip(errors, refused, strict=True))
     for topic, outcome in outcomes.items():
         await work.step()
         if outcome.code != ErrorCode.NONE:
@@ -50,7 +50,7 @@ async def _describe(
         elif outcome.is_without_topic:
             local[topic] = await description(work, outcome)
     request.topics = await work.select(lambda topic: topic.name not in local, request.topics)
-    response = await send_upstream(call, request) if request.topics else _nothing()
+    response = await send_upstream(call, request) if request.topics else _empty_response()
     for entry in response.topics:
         if entry.name in outcomes and entry.error_code == ErrorCode.NONE:
             describe_as_base(entry, outcomes[entry.name])
@@ -62,7 +62,7 @@ async def _describe(
     return response
 
 
-def _nothing() -> messages.DescribeTopicPartitionsResponse:
+def _empty_response() -> messages.DescribeTopicPartitionsResponse:
     return messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
 
 

@@ -1,4 +1,4 @@
-"""Checks of request bytes that select requests about views: `DeclaredApi.wants`."""
+"""Early matches of requests about views (`DeclaredApi.wants`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ SEARCHED_BYTES = 8 << 10
 """Maximum bytes of a request that is searched for ids of views. A longer one is decoded."""
 
 NAMES_VIEW = ContainsAny((PREFIX_BYTES,))
+"""Selects requests that contain the prefix of the names of views."""
 
 
 def has_view_id(catalog: ViewCatalog) -> ContainsNow:
+    """Select requests that contain the topic id of a view."""
     return ContainsNow(catalog.topic_ids, SEARCHED_BYTES)
 
 
@@ -34,7 +36,7 @@ class NamesUnknownView:
             return lambda _frame: False
         known = self.catalog.by_name
 
-        def lists(frame: memoryview) -> bool:
+        def names_unknown_view(frame: memoryview) -> bool:
             data = bytes(frame)
             if PREFIX_BYTES not in data:
                 return False
@@ -44,4 +46,4 @@ class NamesUnknownView:
                 return False
             return isinstance(topics, Unread) or any(is_view(name) and known(name) is None for name in topics or ())
 
-        return lists
+        return names_unknown_view

@@ -20,6 +20,7 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import COMPRESSION_MASK, HEADER, LOG_OVERHEAD
 
 RECORD_MIN = 7
+"""Bytes of the smallest record."""
 HEADER_MIN = 2
 """Bytes of the smallest record header: two lengths."""
 OFFSET_MAX = (1 << 63) - 1
@@ -36,7 +37,10 @@ Part = tuple[memoryview | bytes | None, int, int]
 def split(
     batch: memoryview, body: bytes | memoryview | None, cut: Cut, slots: Sequence[int], from_offset: int
 ) -> list[Part]:
-    """`body`: decompressed records. Raises ValueError if `batch` is no record batch of magic 2."""
+    """Return the part of a batch for each slot. `body`: decompressed records, None if they are not compressed.
+
+    Raises ValueError if `batch` is no record batch of magic 2.
+    """
     try:
         return _split(batch, body, cut, slots, from_offset)
     except IndexError as error:
@@ -88,6 +92,7 @@ def rebuilt(batch: memoryview | bytes, body: bytes, count: int, codec: int = 0) 
 
 
 def _walk(data: bytes, count: int, delta_max: int) -> Iterator[tuple[int, int, int, bytes | None]]:
+    """Yield start, end, offset delta and key of each record. Raises ValueError if a record is invalid."""
     position = 0
     for _ in range(count):
         start = position
@@ -117,6 +122,7 @@ def _walk(data: bytes, count: int, delta_max: int) -> Iterator[tuple[int, int, i
 
 
 def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """Return the bytes after a length (None for -1), and the position after them."""
     length, position = read_varlong(data, position)
     if length == -1:
         return None, position

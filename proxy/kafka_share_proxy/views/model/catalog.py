@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.views.model.slots import Cut
 
 PLAIN_MAX = 100_000
-"""Maximum number of ids, about 10 MiB. Beyond it the oldest are looked up again."""
+"""Maximum number of ids of plain topics, about 10 MiB. Beyond it the oldest are looked up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,7 @@ class ViewCatalog:
         self._plain: dict[bytes, None] = {}
         self._plain_max = plain_max
         self._is_shown = False
+        """True once a view without a topic was shown."""
         self._was_empty = True
         self._on_change: list[Callable[[], object]] = []
         self.on_plan = on_plan
@@ -72,15 +73,18 @@ class ViewCatalog:
 
     @property
     def is_empty(self) -> bool:
+        """True if no client can know a view."""
         return not self._views and not self._bindings and not self._is_shown
 
     @property
     def count(self) -> int:
+        """Number of known views, which `views.views_max` limits."""
         return max(len(self._views), len(self._bindings))
 
     # Views that are ready
 
     def view(self, topic_id: bytes) -> View | None:
+        """Return the view with this topic id."""
         return self._views.get(topic_id)
 
     @property
@@ -97,14 +101,14 @@ class ViewCatalog:
         return len(self._views)
 
     def learn(self, view: View) -> None:
-        """Add a view. An earlier topic of the same name is forgotten."""
+        """Add a view, or replace the one of the same name."""
         before = self._by_name.get(view.name.topic)
         if before is not None and before.topic_id != view.topic_id:
             del self._views[before.topic_id]
         self._views[view.topic_id] = self._by_name[view.name.topic] = view
         self._report_change()
 
-    def show(self) -> None:
+    def note_shown(self) -> None:
         """Note that a client may name a view without a topic."""
         self._is_shown = True
         self._report_change()
@@ -150,6 +154,7 @@ class ViewCatalog:
 
     @property
     def bound(self) -> tuple[str, ...]:
+        """Names of the views with a stored binding."""
         return tuple(sorted(self._bindings))
 
     def plan(self, plan_id: str) -> Plan | None:
@@ -158,12 +163,12 @@ class ViewCatalog:
     def add_plan(self, plan: Plan) -> bool:
         """Return False, and change nothing, if a plan with other ranges has its name."""
         is_new = plan.plan_id not in self._plans
-        stands = self._plans.setdefault(plan.plan_id, plan) == plan
-        if stands and plan.weights:
+        has_same_ranges = self._plans.setdefault(plan.plan_id, plan) == plan
+        if has_same_ranges and plan.weights:
             self._plans[plan.plan_id] = plan
         if is_new and self.on_plan is not None:
             self.on_plan(plan)
-        return stands
+        return has_same_ranges
 
     @property
     def plans(self) -> tuple[Plan, ...]:

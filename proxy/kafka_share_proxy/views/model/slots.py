@@ -1,4 +1,4 @@
-"""Division of a base partition into slots.(views/README.md rules 4 to 6)."""
+"""Division of a base partition into slots (views/README.md rules 4 to 6)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ except ImportError:  # there was no compiler at installation
 
 KERNEL = kernels.choose("views.kernel._slicing", _slicing, 3)
 SLOTS_MAX = 1024
-"""The kernel has a row of counters for each."""
+"""Maximum number of slots. The kernel has a row of counters for each."""
 STRIPE_OFFSETS = 64
+"""Number of adjacent offsets in one stripe."""
 NOWHERE = -1
+"""Slot of records that a filter drops."""
 
 
 class Rule(IntEnum):
@@ -167,11 +169,12 @@ def _check_slots(slots: int) -> None:
 def _check_starts(starts: Sequence[int]) -> None:
     if not starts or starts[0] != 0 or len(starts) > RANGES_MAX:
         raise ValueError(f"1 to {RANGES_MAX} ranges, the first from 0 on, are possible")
-    if starts[-1] >= SPACE or any(one >= other for one, other in pairwise(starts)):
+    if starts[-1] >= SPACE or any(start >= next_start for start, next_start in pairwise(starts)):
         raise ValueError("the starts of ranges ascend and lie below 2^32")
 
 
 def _disjoint(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return starts of ranges that cover the hash space, and the target of each: slot 0, or NOWHERE between them."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if not 0 <= first <= last < SPACE:
@@ -189,6 +192,7 @@ def _disjoint(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple
 
 
 def _packed_keys(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """Return `Packed.key_index` and `Packed.key_bytes`."""
     ordered = sorted(set(keys))
     sizes = list(map(len, ordered))
     positions = accumulate(sizes, initial=0)
@@ -204,6 +208,7 @@ _hashes = _slicing.hashes if KERNEL == "c" else _python_hashes
 
 
 def hashes(keys: list[bytes]) -> array[int]:
+    """Return the uint32 hash of each key (murmur2)."""
     return array("I", _hashes(keys))
 
 

@@ -62,7 +62,7 @@ def test_a_text_has_three_parts() -> None:
 
 @settings(deadline=None)
 @given(st.lists(SPANS, max_size=9), st.lists(HALF_OPEN, max_size=3), USER_TEXTS)
-def test_what_is_written_is_read(spans: list, catch_up: list, user_text: str | None) -> None:
+def test_a_written_text_is_parsed_to_the_same_content(spans: list, catch_up: list, user_text: str | None) -> None:
     read = parse_commit_text(write_commit_text(spans, catch_up, user_text))
     assert read == CommitText(OffsetRanges(spans), tuple(catch_up), user_text)
 
@@ -145,7 +145,7 @@ def test_the_work_is_bounded_by_the_length_of_the_text(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.text(alphabet="0123456789-,;=pru\0 ", max_size=40))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         read = parse_commit_text("ic/1;" + text)
     except CommitTextError:
@@ -175,7 +175,9 @@ def test_a_split_text_has_every_range_once_and_all_tokens_in_each_piece(
 
 
 @given(st.lists(SPANS, max_size=60), st.integers(60, 400))
-def test_a_fitted_text_and_what_it_leaves_out_are_the_whole(spans: list[tuple[int, int]], characters_max: int) -> None:
+def test_a_fitted_text_and_the_ranges_left_out_are_all_ranges(
+    spans: list[tuple[int, int]], characters_max: int
+) -> None:
     text = CommitText(OffsetRanges(spans), (), None)
     fitted, left_out = fit_commit_text(text, characters_max)
     assert len(fitted) <= characters_max

@@ -67,7 +67,7 @@ def test_a004_11_after_a_restart_only_what_is_not_done_is_to_be_processed() -> N
     assert state(ledger) == (51, "ic/1;")
 
 
-def test_whole_ranges_are_jumped_over() -> None:
+def test_done_ranges_are_skipped_after_a_restart() -> None:
     ledger = OffsetLedger.from_committed(41, "ic/1;43-45,48-49")
     assert ledger.next_to_fetch == 41
     delivered(ledger, 41, 42)
@@ -89,7 +89,7 @@ def test_a_gap_before_a_record_that_was_done_before_belongs_to_it() -> None:
 
 
 @pytest.mark.parametrize("offset", [None, -1, -1001])
-def test_where_nothing_is_committed_the_first_record_says_where_it_begins(offset: int | None) -> None:
+def test_without_a_committed_offset_the_ledger_begins_at_the_first_record(offset: int | None) -> None:
     ledger = OffsetLedger.from_committed(offset, None)
     assert (state(ledger), ledger.position, ledger.next_to_fetch) == ((None, "ic/1;"), None, None)
     delivered(ledger, 7, 9)
@@ -218,7 +218,7 @@ def test_a_flow_ends_when_its_position_does() -> None:
     assert state(ledger) == (80, "ic/1;")
 
 
-def test_flows_keep_out_of_each_others_way() -> None:
+def test_a_flow_refuses_offsets_of_the_other() -> None:
     ledger = OffsetLedger(70)
     with pytest.raises(ValueError, match="70-79 is not after the position 70: jump first"):
         ledger.flow(OffsetSpan(70, 80))

@@ -155,7 +155,7 @@ def test_many_ranges_are_merged_together() -> None:
 
 @settings(deadline=None)
 @given(MANY)
-def test_what_was_stored_is_loaded_and_put_right_where_it_overlaps(stored: list) -> None:
+def test_stored_ranges_that_overlap_are_merged_when_loaded(stored: list) -> None:
     ranges, change = loaded(stored)
     assert ranges == OffsetRanges(stored)
     assert (set(stored) - set(change.removed)) | set(change.put) == set(ranges)
@@ -163,7 +163,7 @@ def test_what_was_stored_is_loaded_and_put_right_where_it_overlaps(stored: list)
 
 
 @pytest.mark.parametrize("span", NO_RANGES)
-def test_what_is_no_range_is_refused(span: tuple[int, int]) -> None:
+def test_an_invalid_range_is_refused(span: tuple[int, int]) -> None:
     ranges = OffsetRanges([(3, 5)])
     for attempt in (
         lambda: ranges.merge(*span),

@@ -23,7 +23,7 @@ def cache_of(limit_bytes=1 << 20, age_s=2.0):
     return ChunkCache(CacheLimits(limit_bytes, age_s, PER_PARTITION))
 
 
-def test_cache_finds_what_holds_the_offset():
+def test_the_cache_returns_the_chunk_that_contains_the_offset():
     cache = cache_of()
     one, two = chunk(KEY, 0, 9), chunk(KEY, 10, 19)
     cache.add(one)
@@ -56,7 +56,7 @@ def test_cache_keeps_one_response_even_if_larger_than_its_limit():
     assert cache.find(KEY, 0, 5, 0.0) is not None
 
 
-def test_cache_drops_what_a_newer_read_covers_or_another_epoch_wrote():
+def test_a_newer_chunk_replaces_those_it_covers_and_those_of_another_epoch():
     cache = cache_of()
     cache.add(chunk(KEY, 5, 9))
     cache.add(chunk(KEY, 0, 19))
@@ -77,7 +77,7 @@ def test_expired_chunks_are_dropped_when_the_next_one_is_added():
     assert cache.bytes == 0
 
 
-def test_what_was_made_of_a_chunk_counts_and_goes_first_where_one_alone_is_too_large():
+def test_data_derived_from_a_chunk_counts_and_is_dropped_first():
     class Grown(Chunk):
         built_bytes = 0
 
@@ -101,7 +101,7 @@ def test_what_was_made_of_a_chunk_counts_and_goes_first_where_one_alone_is_too_l
     assert (last.built_bytes, cache.bytes) == (0, len(last.records))
 
 
-def test_another_proxys_bytes_are_found_for_its_clients_and_go_with_it():
+def test_chunks_held_by_another_proxy_serve_its_clients_and_are_dropped_with_it():
     cache, far = cache_of(), KEY._replace(holder=3)
     cache.add(chunk(far, 0, 9))
     assert cache.find(KEY, 0, 5, 0.0) is None
@@ -118,7 +118,7 @@ def test_reader_of_another_history_is_not_served():
     assert cache.find(KEY, 10, 5, 0.0, last_fetched_epoch=3) is None
 
 
-def test_chunks_below_an_offset_go():
+def test_chunks_below_an_offset_are_dropped():
     cache = cache_of()
     cache.add(chunk(KEY, 0, 9))
     cache.add(chunk(KEY, 10, 19))

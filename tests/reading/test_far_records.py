@@ -36,7 +36,7 @@ def far_connection(forgotten: list[int]) -> Connection:
     return connection
 
 
-def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
+def test_references_of_the_owner_are_replaced_by_the_bytes_of_the_batches():
     data = batch(10) + batch(13) + batch(20)[:-5]
     held, forgotten = HeldRecords(1 << 20), list[int]()
     response = respond_with(data, b"")
@@ -61,7 +61,7 @@ def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
     assert held.records_of(on_the_wire(part)) is None
 
 
-def test_what_this_proxy_reads_itself_stays_bytes():
+def test_records_read_by_this_proxy_stay_bytes():
     connection = Connection(Cluster(ManualTimers()), 1)
     batches, retained_bytes = whole_batches(connection, batch(0) + b"cut off", 0, 0)
     assert (len(batches), bytes(retained_bytes), holder_of(connection)) == (1, batch(0), 0)
@@ -77,7 +77,7 @@ def test_small_parts_of_large_responses_do_not_keep_them():
     assert len(retained_bytes.obj) == len(batch(0))
 
 
-def test_oldest_goes_first_when_there_is_too_much():
+def test_the_oldest_records_are_evicted_above_the_limit():
     held = HeldRecords(len(batch(0)))
     response = respond_with(batch(0), batch(0))
     held.hold(response, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
 
 
-def test_reads_of_one_key_are_found_in_the_order_they_began():
+def test_reads_of_one_key_are_in_the_order_they_began():
     reads = ReadsUnderWay[str, int]()
     for offset in (10, 5, 20):
         reads.begin("t-0", offset)

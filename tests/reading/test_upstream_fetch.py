@@ -46,7 +46,7 @@ def read_of(topic, partition: int = 0, offset: int = 0, name: str | None = None)
     )
 
 
-def test_feature_gets_each_partition_then_the_caller_continues_then_others(world):
+def test_the_feature_gets_the_partitions_before_the_caller_and_other_readers_continue(world):
     topic = world.cluster.create("t", leaders=(1, 1, 1))
     world.cluster.produce(topic, 2, 0)
     reading = Reading(world.connect(), world.services, read_of(topic, 0), read_of(topic, 1))
@@ -65,7 +65,7 @@ def test_request_names_id_leader_epoch_and_no_session(world):
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
-def test_names_where_the_clients_version_has_no_ids(world, version):
+def test_topics_are_named_in_versions_without_topic_ids(world, version):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     reading = Reading(world.connect(), world.services, read_of(topic), version=version)

@@ -85,7 +85,7 @@ def test_a_response_without_anything_is_no_event(world: AuditedWorld) -> None:
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.ZSTD])
-def test_load_is_that_of_what_was_read_for_all_slots(world: AuditedWorld, codec: int) -> None:
+def test_a_read_is_counted_once_for_all_slots(world: AuditedWorld, codec: int) -> None:
     """Once, however many slots share it; its keys are seen, compressed or not."""
     topic = world.topic("t")
     for _ in range(12):
@@ -136,7 +136,7 @@ def test_slots_of_plans_and_stripes_and_single_keys() -> None:
     assert hashes_of(KeyFilterCut(keys=(b"a",)), 0) == nothing
 
 
-def test_what_slots_get_is_remembered_in_bounds(world: AuditedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_hashes_of_slots_are_bounded(world: AuditedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_events, "HASHES_MAX", 2)
     topic = world.topic("t")
     world.produce(topic, KEYS)

@@ -67,7 +67,7 @@ async def test_partitions_are_added_within_the_interval(autojump_clock: Any) -> 
     assert world.own.closed
 
 
-async def test_a_base_made_anew_begins_a_new_view(autojump_clock: Any) -> None:
+async def test_the_view_of_a_recreated_base_is_replaced_without_a_request(autojump_clock: Any) -> None:
     """Also without Metadata requests of clients."""
     world = World()
     before = world.cluster.topics[V].topic_id

@@ -57,7 +57,7 @@ def test_the_response_is_held_until_the_broker_shows_the_view(world: World) -> N
     assert world.cluster.count(CREATE) == 1
 
 
-def test_a_view_that_never_shows_is_retriable_in_the_end(world: World) -> None:
+def test_a_view_that_does_not_appear_in_time_is_a_retriable_error(world: World) -> None:
     """5, after the time that the setting gives it."""
     world.cluster.late = 10_000
     began = world.timers.now()
@@ -66,14 +66,14 @@ def test_a_view_that_never_shows_is_retriable_in_the_end(world: World) -> None:
     assert world.catalog.by_name(V) is None
 
 
-def test_what_the_broker_refuses_is_passed_on(world: World) -> None:
+def test_a_refusal_of_the_broker_is_returned(world: World) -> None:
     """The ACL on `__view.*` decides who may make views."""
     world.cluster.codes[CREATE] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert world.ensure(V) == {V: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert world.cluster.count(CREATE) == 1
 
 
-def test_where_the_bases_replication_cannot_be_had_the_brokers_default_is(world: World) -> None:
+def test_the_brokers_default_replication_is_used_if_that_of_the_base_is_impossible(world: World) -> None:
     """Brokers may be down or gone."""
     world.cluster.codes[CREATE] = [ErrorCode.INVALID_REPLICATION_FACTOR]
     assert world.ensure(V) == {V: 0}
@@ -90,7 +90,7 @@ def test_a_view_without_a_base_is_unknown_and_nothing_is_made(world: World) -> N
     assert world.cluster.count(CREATE) == 1
 
 
-def test_who_may_not_see_the_base_does_not_see_the_view(world: World) -> None:
+def test_a_client_without_describe_on_the_base_does_not_see_the_view(world: World) -> None:
     """29, and the view stays known for those who may."""
     world.ensure(V)
     world.cluster.hidden.add("orders")
@@ -130,7 +130,7 @@ def test_a_view_grows_with_its_base(world: World) -> None:
     assert world.noted("view-grown") == [{"view": V, "partitions": 12}]
 
 
-def test_a_view_that_may_not_grow_is_shown_as_far_as_it_goes(world: World) -> None:
+def test_a_view_that_may_not_grow_is_shown_with_its_partitions(world: World) -> None:
     """The log reports that it needs attention."""
     world.ensure(V)
     world.cluster.topics["orders"].partitions = 3
@@ -148,7 +148,7 @@ def test_a_view_with_too_many_partitions_is_refused(world: World) -> None:
     assert world.ensure(V) == {V: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-def test_a_base_that_was_made_anew_begins_a_new_view(world: World) -> None:
+def test_the_view_of_a_recreated_base_is_replaced(world: World) -> None:
     """The old topic is deleted by its id, with the offsets committed on it, and another one is made."""
     world.ensure(V)
     before = world.cluster.topics[V].topic_id
@@ -231,7 +231,7 @@ def test_a_plan_is_known_or_the_view_is_not(world: World) -> None:
     assert view.cut == RangeCut((0, 5, 10))
 
 
-def test_before_a_new_view_is_judged_what_is_stored_is_read(world: World) -> None:
+def test_stored_bindings_are_read_before_a_new_view_is_served(world: World) -> None:
     """Another proxy may have tied it to an earlier base; without a response in time: retriable."""
     world.cluster.make(V, 8)
 

@@ -56,7 +56,7 @@ def test_a_plan_that_is_written_again_with_other_ranges_changes_nothing() -> Non
         (state_records.plan_key("a.b"), state_records.plan_value(PLAN)),
     ],
 )
-def test_what_cannot_be_read_is_refused_and_changes_nothing(key: bytes | None, value: bytes) -> None:
+def test_an_undecodable_record_is_refused_and_changes_nothing(key: bytes | None, value: bytes) -> None:
     """Types, versions and bytes that are not known here."""
     catalog = ViewCatalog()
     with pytest.raises(RemoteProtocolError):

@@ -32,7 +32,7 @@ def there(nursery: trio.Nursery, nodes: int = 1) -> TargetBrokers:
     return brokers
 
 
-async def test_it_is_made_compacted_and_led(nursery: trio.Nursery) -> None:
+async def test_the_topic_is_created_compacted(nursery: trio.Nursery) -> None:
     """Replicated as `__consumer_offsets` would be, with one replica less in sync."""
     brokers = without_topic(nursery)
     topic = ViewTopic(brokers.client())
@@ -45,7 +45,7 @@ async def test_it_is_made_compacted_and_led(nursery: trio.Nursery) -> None:
     assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "1")
 
 
-async def test_what_is_appended_is_read(nursery: trio.Nursery) -> None:
+async def test_appended_records_are_read(nursery: trio.Nursery) -> None:
     """Records keep their order, each once, deletions included."""
     topic = ViewTopic(there(nursery).client())
     await topic.append(LEADER, [(b"a", b"1"), (b"b", b"2")])
@@ -54,7 +54,7 @@ async def test_what_is_appended_is_read(nursery: trio.Nursery) -> None:
     assert await topic.read_all() == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
 
 
-async def test_reading_continues_where_it_was_and_waits(nursery: trio.Nursery, autojump_clock: object) -> None:
+async def test_reading_continues_at_its_position_and_waits(nursery: trio.Nursery, autojump_clock: object) -> None:
     """A batch that begins before the position gives only what is new; nothing new is an empty response in time."""
     brokers = there(nursery)
     topic = ViewTopic(brokers.client())
@@ -79,7 +79,7 @@ async def test_records_that_are_deleted_are_left_out(nursery: trio.Nursery) -> N
         assert await reading.next(0) == [(b"c", b"3")]
 
 
-async def test_a_missing_topic_has_nothing_in_it(nursery: trio.Nursery) -> None:
+async def test_a_missing_topic_has_no_records(nursery: trio.Nursery) -> None:
     """It is made with the first fact."""
     assert await ViewTopic(without_topic(nursery).client()).read_all() == []
 

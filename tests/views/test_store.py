@@ -7,7 +7,7 @@ from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
 from kafka_share_proxy.views.store import MemoryViewStore
 
 
-def test_stored_facts_are_known_immediately_and_the_store_is_reported_as_temporary() -> None:
+def test_stored_records_are_known_immediately_and_the_store_is_reported_as_temporary() -> None:
     """For tests, and where `views.state` is memory."""
     catalog = ViewCatalog()
     store = MemoryViewStore(catalog)

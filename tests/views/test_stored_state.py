@@ -60,7 +60,7 @@ async def settled(promise: Promise[None]) -> None:
     promise.result()
 
 
-async def test_what_was_stored_is_known_when_the_store_is_in_step(nursery: trio.Nursery, autojump_clock: Any) -> None:
+async def test_stored_records_are_in_the_catalog_once_synced(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """Bindings and plans of other proxies."""
     world = there(nursery, RECORD, (state_records.plan_key("hot"), state_records.plan_value(Plan("hot", (0, 9)))))
     await settled(world.state.synced())
@@ -103,7 +103,7 @@ async def test_a_topic_that_another_proxy_made_is_found(nursery: trio.Nursery, a
     assert world.catalog.binding("v") == BINDING
 
 
-async def test_where_the_identity_does_not_suffice_the_store_is_off(nursery: trio.Nursery, autojump_clock: Any) -> None:
+async def test_the_store_is_off_without_rights_of_the_identity(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """No request waits for it, records are refused but known; it is tried again at intervals."""
     world = there(nursery)
     world.brokers.refuse(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -121,7 +121,7 @@ async def test_where_the_identity_does_not_suffice_the_store_is_off(nursery: tri
     assert "view-state-on" in world.notes
 
 
-async def test_without_an_identity_where_one_is_demanded_it_is_off_too(
+async def test_the_store_is_off_without_an_identity_at_brokers_that_require_one(
     nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
     """The broker ends the connection at the first request."""

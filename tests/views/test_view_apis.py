@@ -16,7 +16,7 @@ def test_an_api_is_declared_once() -> None:
     assert set(keys) <= client_facing()
 
 
-def test_what_names_no_view_passes() -> None:
+def test_a_request_that_names_no_view_is_forwarded() -> None:
     """No API is always served: each is matched in the bytes first."""
     served = view_apis.served(World().views)
     assert served.keys() == {api.key for api in APIS}

@@ -13,6 +13,6 @@ def test_servers_are_listed_each_once_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("text", ["a:0", "a:65536", "a:x", "a:", ":9092", "kafka://a:9092"])
-def test_what_is_no_server_is_quoted(text: str) -> None:
+def test_an_invalid_server_is_quoted_in_the_error(text: str) -> None:
     with pytest.raises(BadServer, match=repr(text)):
         servers(["a:1", text])

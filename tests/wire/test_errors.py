@@ -26,7 +26,7 @@ def test_a_code_that_is_listed_is_itself() -> None:
     assert ErrorCode.of(-1) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_it_is_not_kept() -> None:
+def test_an_unlisted_code_is_not_cached() -> None:
     """Responses cannot make the class grow."""
     before = len(ErrorCode._value2member_map_)
     assert ErrorCode.of(NEWER) == NEWER

@@ -71,7 +71,7 @@ def same(theirs: Any, ours: Any) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
-def test_it_reads_our_requests(key: int, version: int) -> None:
+def test_kafka_protocol_reads_our_requests(key: int, version: int) -> None:
     """The same header and the same values."""
     message = request(key, version)
     header, theirs = kafkaprotocol.read_network_request(frames.request(key, version, 7, "client", message))
@@ -81,7 +81,7 @@ def test_it_reads_our_requests(key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
-def test_it_reads_our_responses(key: int, version: int) -> None:
+def test_kafka_protocol_reads_our_responses(key: int, version: int) -> None:
     """The same values; it found every byte used."""
     message = response(key, version)
     header, theirs = kafkaprotocol.read_network_response(key, version, frames.response(key, version, 7, message))

@@ -57,7 +57,7 @@ def test_bytes_too_many_and_too_few_are_refused_in_slices() -> None:
         (90, 1, lambda m, count: {"groups": [m.DescribeShareGroupOffsetsRequestGroup(topics=None)] * count}),
     ],
 )  # fmt: skip
-def test_it_pauses_and_gives_up_over_the_limit_before_anything_is_made(key: int, version: int, fields: Any) -> None:
+def test_decoding_in_slices_refuses_too_many_elements_before_building_any(key: int, version: int, fields: Any) -> None:
     """A hostile 1 MiB costs no more than a small request of the same kind."""
     codec = registry.request(key, version)
     message = codec.message_class(**fields(codec.message_class, 10 * PAUSE_EVERY))
@@ -75,7 +75,7 @@ def test_it_pauses_and_gives_up_over_the_limit_before_anything_is_made(key: int,
         tracemalloc.stop()
 
 
-def test_what_is_left_to_join_grows_with_the_slices_and_not_with_the_elements() -> None:
+def test_parts_of_a_sliced_encoding_grow_with_the_slices_not_with_the_elements() -> None:
     """Joining is one step for all parts, in which no other client is served."""
     codec = registry.response(16, 4)
     response = codec.message_class

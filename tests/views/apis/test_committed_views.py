@@ -48,7 +48,7 @@ def test_a_commit_to_a_view_that_is_known_passes(world: World, key: int, version
 
 
 @pytest.mark.parametrize(("key", "version"), APIS)
-def test_what_cannot_be_created_is_judged_by_the_broker(world: World, key: int, version: int) -> None:
+def test_a_commit_to_a_view_that_cannot_be_created_is_forwarded(world: World, key: int, version: int) -> None:
     world.cluster.codes[ApiKey.CREATE_TOPICS] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert world.call(key, version, **commit(key, V, "__view.junk", "__view.r2.nothing")) is None
 

@@ -77,7 +77,7 @@ def test_an_incomplete_request_is_inspected_later(world: World, version: int) ->
 
 
 @pytest.mark.parametrize("version", [8, 12, BY_ID])
-def test_a_request_with_very_many_partitions_is_not_walked_in_one_go(world: World, version: int) -> None:
+def test_a_request_with_very_many_partitions_is_handled_in_slices(world: World, version: int) -> None:
     """The names of views are looked for in slices, once it is decoded."""
     most = topic(world, "orders", version, *[b""] * (ELEMENTS_MAX - 10))
     assert not world.is_served(
@@ -96,7 +96,7 @@ def test_bytes_that_are_no_request_are_inspected(world: World) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
-def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
+def test_produce_to_a_view_returns_invalid_topic_exception(world: World, version: int) -> None:
     """INVALID_TOPIC_EXCEPTION ends a producer's attempts immediately; nothing is forwarded."""
     response = world.call(ApiKey.PRODUCE, version, **request(world, version, V))
     (topic_response,) = response.responses
@@ -109,7 +109,7 @@ def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9, 12, BY_ID])
-def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> None:
+def test_other_partitions_of_the_request_are_produced(world: World, version: int) -> None:
     """And both responses are merged."""
     response = world.call(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
     codes = [part.error_code for topic_response in response.responses for part in topic_response.partition_responses]

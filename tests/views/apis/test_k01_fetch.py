@@ -96,7 +96,7 @@ def test_upstream_is_queried_once_without_session(world):
     assert [(t.topic_id, len(t.partitions)) for t in requested.topics] == [(base.topic_id, 1)]
 
 
-def test_incremental_request_naming_a_view_starts_anew(world):
+def test_an_incremental_request_that_names_a_view_returns_fetch_session_id_not_found(world):
     """70, without a request to the broker; a session given up by a full request is closed upstream."""
     world.topic("t")
     view = world.view("__view.r4.t")
@@ -107,7 +107,7 @@ def test_incremental_request_naming_a_view_starts_anew(world):
     assert world.cluster.requests(1)[0].session_id == 77
 
 
-def test_unknown_id_is_looked_up_before_anything_goes_upstream(world):
+def test_an_unknown_topic_id_is_looked_up_before_it_is_sent_upstream(world):
     """A plain one is then forwarded, a view is served, an unknown one is served here."""
     plain, base = world.topic("plain", plain=False), world.topic("t")
     client = world.connect()
@@ -173,7 +173,7 @@ def test_errors_of_the_base_are_returned_for_every_slot(world):
 
 
 @pytest.mark.parametrize("version", [12, 15])
-def test_base_made_anew_is_not_read_for_an_old_view(world, version):
+def test_a_recreated_base_is_not_read_for_the_old_view(world, version):
     """The topic id does not match; older clients get an unknown-topic error."""
     world.topic("t")
     view = world.view("__view.r2.t")
@@ -216,7 +216,7 @@ def test_response_ends_with_a_filler_where_the_last_record_was_dropped(world):
     assert batches[1].leader_epoch == 5
 
 
-def test_markers_pass_to_who_reads_all_and_not_to_who_reads_what_is_committed(world):
+def test_markers_are_returned_under_read_uncommitted_only(world):
     """Aborted records are resolved here, and the aborted list is empty."""
     base = world.topic("t")
     view = world.view("__view.r2.t")

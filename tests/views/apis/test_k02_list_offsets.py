@@ -60,7 +60,7 @@ def test_errors_of_the_base_are_those_of_the_view(world):
     assert requested(world, {VIEW: [(0, -1), (1, -1)]}) == [[(0, 74, -1), (1, 74, -1)]]
 
 
-def test_view_that_cannot_be_had_and_partition_it_lacks_are_unknown(world):
+def test_a_missing_view_or_partition_returns_unknown_topic_or_partition(world):
     """The others get their offsets all the same."""
     assert requested(world, {"__view.r2.none": [(0, -1)], VIEW: [(9, -1), (0, -1)]}) == [
         [(0, 3, -1)],
@@ -68,7 +68,7 @@ def test_view_that_cannot_be_had_and_partition_it_lacks_are_unknown(world):
     ]
 
 
-def test_leader_epoch_goes_both_ways(world):
+def test_leader_epochs_are_sent_to_the_broker_and_returned(world):
     partition = {"partition_index": 1, "timestamp": -1, "current_leader_epoch": 5}
     request = build("ListOffsetsRequest", replica_id=-1, topics=[{"name": VIEW, "partitions": [partition]}])
     response = world.give(world.connect(), 2, 7, request).message

@@ -59,7 +59,7 @@ def test_plain_topics_are_queried_as_by_the_client(world):
     assert all(not any(name.startswith("__view.") for name in names) for auto, names in requested if auto)
 
 
-def test_by_id_the_response_shows_that_a_topic_is_a_view(world):
+def test_a_view_requested_by_topic_id_is_shown_as_a_view(world):
     """A client that was restarted knows ids only (KIP-848)."""
     world.ensure(V)
     view_id, plain_id = world.cluster.topics[V].topic_id, world.cluster.topics["plain"].topic_id

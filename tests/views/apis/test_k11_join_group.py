@@ -56,7 +56,7 @@ def test_a_view_that_was_deleted_meanwhile_is_created_again(world: World) -> Non
 
 
 @pytest.mark.parametrize("version", [0, 3, 99])
-def test_topics_stand_alike_in_every_version(world: World, version: int) -> None:
+def test_topics_are_read_from_every_version_of_the_subscription(world: World, version: int) -> None:
     """Later ones have more fields after them."""
     world.call(KEY, 9, **join(subscription(V, version=version, behind=b"whatever")))
     assert V in world.cluster.topics
@@ -81,7 +81,7 @@ def test_a_view_that_cannot_be_created_does_not_fail_the_join(world: World) -> N
     assert world.call(KEY, 9, **join(subscription(V, "__view.junk", "__view.r2.nothing"))) is None
 
 
-def test_groups_of_other_kinds_create_nothing(world: World) -> None:
+def test_groups_of_other_protocol_types_create_no_view(world: World) -> None:
     """Connect workers and schema registries have their own metadata."""
     assert world.call(KEY, 9, **join(subscription(V), protocol_type="connect")) is None
     assert V not in world.cluster.topics

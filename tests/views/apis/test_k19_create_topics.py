@@ -34,7 +34,7 @@ def create(world: World, *topics: dict[str, Any], version: int = 7, **fields: An
     return {topic.name: topic.error_code for topic in response.topics}
 
 
-def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:
+def test_defaults_become_the_partitions_replication_and_settings_of_a_view(world: World) -> None:
     """Partitions, replication and settings; and it is bound to its base immediately."""
     assert create(world, expected(V)) == {V: 0}
     view_topic = world.cluster.topics[V]
@@ -42,7 +42,7 @@ def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:
     assert world.catalog.binding(V) == Binding(view_topic.topic_id, world.cluster.topics["orders"].topic_id)
 
 
-def test_the_right_number_is_right_and_any_other_is_not(world: World) -> None:
+def test_a_wrong_number_of_partitions_returns_invalid_partitions(world: World) -> None:
     """37, with the number it should be."""
     placed = expected("__view.s2.orders", -1, assignments=[{"partition_index": 0, "broker_ids": [1]}])
     assert create(world, expected(V, 8), expected("__view.r2.orders", 5), placed, expected("plain", 3)) == {
@@ -60,7 +60,7 @@ def test_settings_the_client_gives_stay(world: World) -> None:
     assert world.cluster.topics[V].configs["max.message.bytes"] == "17"
 
 
-def test_what_can_be_no_view_is_refused(world: World) -> None:
+def test_invalid_views_are_refused(world: World) -> None:
     """17 for names, unknown plans and too many partitions; 3 without a base."""
     names = ["__view.r0.orders", "__view.pnone.orders", "__view.r2.nothing"]
     assert create(world, *map(expected, names)) == dict(zip(names, [17, 17, 3], strict=True))

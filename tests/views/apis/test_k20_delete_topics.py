@@ -21,7 +21,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_by_name(world: World, version: int) -> None:
+def test_a_view_deleted_by_name_is_forgotten(world: World, version: int) -> None:
     """In the list of names or, from v6 on, among the states."""
     fields = {"topic_names": [V]} if version < 6 else {"topics": [{"name": V}]}
     assert world.is_served(20, version, timeout_ms=1, **fields)
@@ -31,7 +31,7 @@ def test_by_name(world: World, version: int) -> None:
     assert world.stored[state_records.binding_key(V)] is None
 
 
-def test_by_id(world: World) -> None:
+def test_a_view_deleted_by_topic_id_is_forgotten(world: World) -> None:
     """Ids of other topics pass unseen."""
     view, base = world.cluster.topics[V].topic_id, world.cluster.topics["orders"].topic_id
     assert not world.is_served(20, 6, timeout_ms=1, topics=[{"name": None, "topic_id": base}])
@@ -40,7 +40,7 @@ def test_by_id(world: World) -> None:
     assert world.catalog.view(view) is None
 
 
-def test_what_the_broker_did_not_delete_is_still_there(world: World) -> None:
+def test_a_view_that_the_broker_did_not_delete_stays(world: World) -> None:
     """The client may have no right to."""
     world.cluster.codes[ApiKey.DELETE_TOPICS] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     world.call(20, 6, timeout_ms=1, topics=[{"name": V}])

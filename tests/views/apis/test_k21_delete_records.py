@@ -14,7 +14,7 @@ def expected(*names: str) -> dict[str, Any]:
     return {"topics": [{"name": name, "partitions": partitions} for name in names], "timeout_ms": 1}
 
 
-def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
+def test_delete_records_of_a_view_returns_policy_violation_and_others_are_forwarded() -> None:
     """POLICY_VIOLATION, per partition."""
     world = World()
     response = world.call(21, 2, **expected(V, "orders"))

@@ -13,7 +13,7 @@ def expected(*names: str) -> dict[str, Any]:
     return {"topics": [{"name": name, "count": 9, "assignments": None} for name in names], "timeout_ms": 1}
 
 
-def test_views_get_44_and_the_rest_is_done() -> None:
+def test_create_partitions_of_a_view_returns_policy_violation_and_others_are_forwarded() -> None:
     """POLICY_VIOLATION."""
     world = World()
     world.cluster.make("orders", 2)

@@ -49,7 +49,7 @@ def test_a_view_that_may_not_be_created_ends_the_heartbeat_with_the_missing_righ
     assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "refused 44")
 
 
-def test_a_member_without_describe_on_the_base_gets_the_missing_right() -> None:
+def test_a_heartbeat_without_describe_on_the_base_returns_the_missing_right() -> None:
     """Brokers send the same code for a topic that the member has no right to DESCRIBE."""
     world = World()
     world.cluster.make("orders", 1)
@@ -58,7 +58,7 @@ def test_a_member_without_describe_on_the_base_gets_the_missing_right() -> None:
     assert (response.error_code, "DESCRIBE" in response.error_message) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, True)
 
 
-def test_a_view_that_is_not_ready_in_time_has_the_member_come_again() -> None:
+def test_a_view_that_is_not_ready_in_time_returns_coordinator_load_in_progress() -> None:
     """Members repeat the whole request after this error. Forwarded, it would get an empty assignment."""
     world = World()
     world.cluster.make("orders", 1)

@@ -34,7 +34,7 @@ def test_leaders_epochs_and_replicas_are_those_of_the_base(world: World) -> None
     assert (list(first.replica_nodes), list(first.isr_nodes), list(first.offline_replicas)) == ([2, 1], [2], [1])
 
 
-def test_id_and_operations_are_the_views_own_and_it_is_never_internal(world: World) -> None:
+def test_an_entry_has_the_id_and_operations_of_the_view_and_is_never_internal(world: World) -> None:
     """Commits go by the view's id; internal topics break assignors."""
     world.ensure(V)
     entry = world.metadata(V, include_topic_authorized_operations=True)[V]
@@ -52,7 +52,7 @@ def test_addresses_in_the_response_are_the_proxys(world: World) -> None:
     }
 
 
-def test_what_cannot_be_shown_has_no_partitions(world: World) -> None:
+def test_an_entry_with_an_error_has_no_partitions(world: World) -> None:
     """3 without a base, 17 for what no view is called."""
     topics = world.metadata("__view.r2.nothing", "__view.junk", V)
     assert {name: (entry.error_code, len(entry.partitions)) for name, entry in topics.items()} == {
@@ -84,7 +84,7 @@ def test_a_client_gets_its_own_result_despite_concurrent_ones(world: World) -> N
     assert (entry.error_code, len(entry.partitions)) == (0, 4)
 
 
-def test_a_view_that_could_not_grow_shows_what_it_has(world: World) -> None:
+def test_a_view_that_could_not_grow_has_the_partitions_of_its_topic(world: World) -> None:
     """Not a partition more than the broker would take commits for."""
     world.ensure(V)
     world.cluster.topics["orders"].partitions = 3

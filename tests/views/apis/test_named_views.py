@@ -16,7 +16,7 @@ def test_a_request_without_the_prefix_passes() -> None:
         assert NAMES_VIEW.matcher(2, 7)(memoryview(frames.request(2, 7, 1, "c", request))[4:]) is is_view
 
 
-def test_ids_are_searched_as_views_come_and_go() -> None:
+def test_ids_of_added_and_removed_views_are_searched_accordingly() -> None:
     """A long request is not searched while there are views."""
     world = World()
     matches = has_view_id(world.catalog).matcher(20, 6)

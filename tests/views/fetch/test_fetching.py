@@ -62,7 +62,7 @@ def test_reader_that_got_nothing_waits_on(world):
     assert {next_offset(entry(reply, world.v, slot).records, 0) for slot, reply in enumerate(replies)} == {1}
 
 
-def test_others_go_on_when_the_reading_client_leaves(world):
+def test_waiting_requests_read_by_themselves_when_the_reading_client_disconnects(world):
     """One of them reads anew, over its own connection."""
     readers = warm(world)
     replies = [world.fetch(r, {world.v: {slot: 0}}, wait_ms=5000) for slot, r in enumerate(readers)]
@@ -120,7 +120,7 @@ def test_different_waits_do_not_hold_each_other_up(world):
     assert not long.done
 
 
-def test_cache_is_for_those_who_may_read_the_base(world):
+def test_the_cache_serves_only_clients_that_may_read_the_base(world):
     """Each connection's right is queried on that connection."""
     reader = world.connect()
     world.produce(world.base, KEYS)
@@ -199,7 +199,7 @@ def test_out_of_range_is_the_brokers_word(world):
     assert entry(beyond, world.v, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_slots_far_apart_each_get_a_read(world):
+def test_slots_at_distant_offsets_are_all_read(world):
     for _ in range(20):
         world.produce(world.base, KEYS)
     world.views.options = Views.model_construct(read_bytes=1 << 16)
@@ -230,7 +230,7 @@ def test_response_without_room_waits_and_is_sent_without_records(world):
     assert world.services.responses.refusals == 1
 
 
-def test_scanned_cap_ends_a_response(world):
+def test_a_response_ends_at_the_limit_of_scanned_bytes(world):
     """A slot with nothing in it moves on all the same."""
     world = ViewWorld(view_options=Views.model_construct(scanned_bytes=3000, read_bytes=1 << 16), limits=Limits())
     base, view = world.topic("t"), world.view(f"__view.r{R}.t")
@@ -241,7 +241,7 @@ def test_scanned_cap_ends_a_response(world):
     assert 0 < next_offset(entry(reply, view, empty).records, 0) < 640
 
 
-def test_large_batches_are_taken_apart_by_a_thread_once(world):
+def test_large_batches_are_split_by_a_thread_once(world):
     """Other requests for the same batches wait for the same work; a client that disconnects does not stop it."""
     workers = HeldWorkers()
     world = ViewWorld(workers=workers)
@@ -288,7 +288,7 @@ def test_a_large_decompression_runs_in_a_thread():
     assert not reply.done
 
 
-def test_a_fetch_ends_where_enough_was_opened():
+def test_a_response_ends_at_the_limit_of_decompressed_bytes():
     """It gives what it has, at least one batch, and its client continues from there."""
     world, view, empty = _with_bombs(None, 12, scanned_bytes=3 * BOMB)
     reply = world.fetch(world.connect(), {view: {empty: 0}}, wait_ms=500)
@@ -312,7 +312,7 @@ def test_a_reader_in_the_middle_of_a_large_batch_has_a_thread_open_it():
     assert min(offsets_in(entry(reply, view, 0).records)) >= 1000
 
 
-def test_while_too_much_waits_for_the_threads_a_fetch_waits_too():
+def test_a_fetch_waits_while_the_queue_of_the_threads_is_full():
     """Its response has no records when its time is over, and nothing is opened in the loop."""
     workers = HeldWorkers()
     world, view, empty = _with_bombs(workers, 1)
@@ -339,7 +339,7 @@ def test_records_of_a_response_count_while_it_waits_for_more(world):
     assert responses.used == 0
 
 
-def test_who_leaves_while_waiting_takes_its_count_along(world):
+def test_a_client_that_disconnects_releases_its_bytes_in_the_budget(world):
     world.produce(world.base, KEYS)
     reader = world.connect()
     reply = world.fetch(reader, {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
@@ -365,7 +365,7 @@ def test_readers_that_have_records_do_not_wait_for_more_when_room_is_short(world
     assert offsets_in(entry(third, world.v, 2).records)
 
 
-def test_little_is_requested_where_little_is_known_to_exist(world):
+def test_few_bytes_are_requested_at_the_end_of_the_log_or_without_room(world):
     """The log has ended, or there is no room; the whole of a read is requested if more records are known to exist."""
     for _ in range(4):
         world.produce(world.base, KEYS * 100)

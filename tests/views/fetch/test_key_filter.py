@@ -66,7 +66,7 @@ def read(requested):
         b"",
     ],
 )
-def test_what_cannot_be_done_is_refused(content):
+def test_a_filter_that_cannot_be_applied_is_refused(content):
     """An empty filter, an empty range, unknown words, bytes that are no such field."""
     with pytest.raises(BadFilter):
         read(entry(content))
@@ -77,7 +77,7 @@ def test_entry_without_the_field_is_not_filtered():
 
 
 @pytest.mark.parametrize("version", [12, 13, 15])
-def test_filtered_fetch_is_echoed_and_goes_upstream_without_the_field(version):
+def test_a_filter_is_confirmed_and_not_sent_upstream(version):
     """The echo says where to fetch from next."""
     world = ViewWorld()
     base = world.topic("t")
@@ -129,7 +129,7 @@ def test_a_long_filter_is_read_by_a_thread():
     assert workers.jobs == []
 
 
-def test_no_filter_is_read_for_who_may_not_read_the_topic(monkeypatch):
+def test_the_filter_of_a_client_without_read_on_the_topic_is_not_parsed(monkeypatch):
     """The client gets the error, and the filter stays encoded."""
     world = ViewWorld()
     base = world.topic("t")
@@ -152,7 +152,7 @@ def test_filters_of_one_request_are_bounded(monkeypatch):
     assert partitions_of(reply.message)[base.topic_id, 0].error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_while_too_much_waits_for_the_threads_a_client_retries():
+def test_a_full_queue_of_the_threads_returns_a_retriable_error():
     workers = HeldWorkers()
     workers.is_full = True
     world = ViewWorld(workers=workers)

@@ -63,7 +63,7 @@ def test_quick_work_is_done_immediately(reads):
     assert not chunk.tables["v"].has(0, [2])
 
 
-def test_slots_that_come_later_are_added(reads):
+def test_parts_of_slots_requested_later_are_added(reads):
     """Parts of other slots stay."""
     chunk = chunk_of(batch_of(0))
     for slots in ([0], [3]):
@@ -71,7 +71,7 @@ def test_slots_that_come_later_are_added(reads):
     assert chunk.tables["v"].has(0, [0, 3])
 
 
-def test_long_work_is_done_once_for_all_who_wait(reads, monkeypatch):
+def test_long_work_is_done_once_for_all_waiting_requests(reads, monkeypatch):
     """Also for slots that were requested recently."""
     monkeypatch.setattr(shared_reads, "INLINE_S", 0.0)
     workers, timers, chunk = HeldWorkers(), ManualTimers(), chunk_of(batch_of(0))
@@ -121,7 +121,7 @@ def test_remembered_reads_are_bounded(reads, monkeypatch):
     assert len(reads.latest) <= 3
 
 
-def test_what_is_too_old_goes_by_itself(reads):
+def test_old_chunks_are_evicted_without_a_request(reads):
     """Without a request for it."""
     timers = ManualTimers()
     reads.cache.add(chunk_of(batch_of(0), read_at=timers.now()))

@@ -25,7 +25,7 @@ def parts_of(chunk, *slots: SlotScan, divisions=()) -> PartsOfBatch | ErrorCode:
     return tasks[0].value
 
 
-def test_slots_of_one_place_get_their_parts_in_order():
+def test_parts_are_returned_in_the_order_of_the_slots():
     """Also those of several divisions; the opened bytes are counted once."""
     chunk = chunk_of(batch_of(0, 50, codec=compression.LZ4))
     slots = [SlotScan(slot, 0, 1 << 20) for slot in (3, 0, 0)]
@@ -37,7 +37,7 @@ def test_slots_of_one_place_get_their_parts_in_order():
     assert parts.size == sum(len(part.batch) for part in parts.slices)
 
 
-def test_a_slot_within_a_batch_gets_the_rest_of_it():
+def test_a_slot_within_a_batch_gets_the_records_from_its_position_on():
     """Nothing of that is kept for others."""
     chunk = chunk_of(batch_of(0, 50))
     parts = parts_of(chunk, SlotScan(0, 45, 1 << 20), divisions=[Division("one", EvenCut(1))])

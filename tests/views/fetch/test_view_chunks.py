@@ -75,7 +75,7 @@ def test_other_leader_epoch_and_old_age_do_not_serve():
         (18, 4, True),
     ],
 )
-def test_reader_continues_only_where_its_history_is_that_of_the_log(offset, epoch, continues):
+def test_a_reader_continues_in_a_chunk_only_after_the_same_leader_epoch(offset, epoch, continues):
     """The epoch of the batch before it here decides, or of the request to the broker."""
     chunk = chunk_of(batch_of(10, epoch=3), batch_of(14, epoch=4), batch_of(18, epoch=4), requested_epoch=2)
     assert chunk.continues(offset, epoch) is continues
@@ -90,7 +90,7 @@ def test_newer_chunk_replaces_what_it_covers():
     assert cache.bytes == whole.bytes
 
 
-def test_oldest_chunk_goes_when_room_is_short():
+def test_the_oldest_chunk_is_evicted_above_the_size_limit():
     size = len(batch_of(0))
     cache = ViewCache(2 * size, 10.0)
     for base in (0, 4, 8):
@@ -99,7 +99,7 @@ def test_oldest_chunk_goes_when_room_is_short():
     assert cache.bytes == 2 * size
 
 
-def test_what_was_made_goes_when_a_single_chunk_is_too_large():
+def test_the_parts_of_a_single_chunk_above_the_limit_are_dropped():
     cache = ViewCache(10, 10.0)
     chunk = chunk_of(batch_of(0))
     cache.add(chunk)
@@ -147,7 +147,7 @@ def test_control_batches_pass_and_aborted_ones_are_nothing():
     assert [bytes(part.batch) for part in passed.values()] == [marker, marker]
 
 
-def test_broken_batch_ends_what_is_taken_apart():
+def test_a_broken_batch_ends_a_run():
     """No reader gets past it."""
     broken = bytearray(batch_of(4))
     broken[61] = 0x7F
@@ -156,14 +156,14 @@ def test_broken_batch_ends_what_is_taken_apart():
     assert rows[1] == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_taking_apart_stops_when_there_is_enough(monkeypatch):
+def test_a_run_ends_at_the_limit_of_bytes(monkeypatch):
     """However large compressed batches become when opened."""
     monkeypatch.setattr(view_chunks, "RUN_BYTES", 1000)
     chunk = chunk_of(*(batch_of(4 * n, codec=compression.GZIP, size=1000) for n in range(5)))
     assert len(split_batches(chunk, CUT, [0, 1], 0).rows) == 1
 
 
-def test_what_becomes_of_batches_under_read_committed():
+def test_aborted_batches_and_markers_are_dropped_under_read_committed():
     """Aborted batches and markers are left out."""
     fields = {"producer_id": 7, "is_transactional": True}
     aborted = records.build_batch(0, [records.Record(value=b"x")], **fields)
@@ -183,7 +183,7 @@ def test_long_work_is_predicted_as_long():
     assert not is_quick([batches[0]._replace(size=1 << 20, attributes=compression.GZIP)], 0, 2, 1e-3)
 
 
-def test_a_run_ends_where_enough_was_opened():
+def test_a_run_ends_at_the_limit_of_decompressed_bytes():
     """A batch that opens to too much by itself is not opened at all: the run has no row then."""
     chunk = chunk_of(*(batch_of(4 * n, codec=compression.ZSTD, size=10_000) for n in range(5)))
     assert len(split_batches(chunk, CUT, [0, 1], 0, decompressed_max=100_000).rows) == 2
@@ -198,13 +198,13 @@ def test_batches_of_a_run_are_bounded(monkeypatch):
     assert len(run.rows) == 3
 
 
-def test_rows_count_what_they_take():
+def test_the_memory_of_rows_is_counted():
     """Also rows without a record."""
     run = split_batches(chunk_of(*(batch_of(n, 1) for n in range(100))), EvenCut(64), range(64), 0)
     assert run.bytes >= 100 * (view_chunks.ROW_BYTES + 64 * view_chunks.SLOT_BYTES)
 
 
-def test_divisions_of_a_chunk_and_wishes_are_bounded(monkeypatch):
+def test_divisions_of_a_chunk_and_requested_slots_are_bounded(monkeypatch):
     """A client that invents a new filter for every request gets no memory for it."""
     monkeypatch.setattr(view_chunks, "TABLES_PER_CHUNK", 3)
     monkeypatch.setattr(view_chunks, "REQUESTED_MAX", 5)

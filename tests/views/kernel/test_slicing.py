@@ -14,7 +14,7 @@ from tests.wire.old_messages import message, wrapper
 
 
 @pytest.mark.parametrize("codec", range(5), ids=compression.NAMES)
-def test_compressed_batches_come_open(codec: int) -> None:
+def test_parts_of_compressed_batches_are_not_compressed(codec: int) -> None:
     """Every slot has its records, uncompressed; a batch that is kept whole is unchanged."""
     batch = sample(1, 100, codec=codec)
     for slot, part in enumerate(slicing.split(memoryview(batch), EvenCut(4))):
@@ -75,7 +75,7 @@ def test_damage_is_a_separate_error() -> None:
 
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
-def test_a_batch_that_opens_to_too_much_is_refused(codec: int) -> None:
+def test_a_batch_that_decompresses_beyond_the_limit_is_refused(codec: int) -> None:
     """With any codec."""
     batch = records.build_batch(0, [records.Record(b"k", bytes(1 << 20))], codec=codec)
     with pytest.raises(CorruptBatch, match=r"bytes"):
@@ -135,7 +135,7 @@ def test_old_messages_are_divided_like_new_ones() -> None:
         ]
 
 
-def test_old_messages_that_lie_are_refused() -> None:
+def test_malformed_messages_of_magic_0_and_1_are_refused() -> None:
     good = wrapper(1, message(0, b"a", b"1"), compression.GZIP)
     with pytest.raises(CorruptBatch):
         slicing.split(memoryview(good[:-1]), EvenCut(2))

@@ -78,7 +78,7 @@ def test_an_untouched_batch_is_the_source_itself() -> None:
 
 
 @pytest.mark.parametrize("from_offset", [0, 1000, 1017, 1049, 1050, 1 << 60])
-def test_records_below_the_fetch_offset_go(from_offset: int) -> None:
+def test_records_below_the_fetch_offset_are_left_out(from_offset: int) -> None:
     """Brokers send whole batches; consumers of a view get no earlier records."""
     batch = sample(4)
     for slot, (part, _, _) in enumerate(split(batch, EvenCut(3), from_offset=from_offset)):
@@ -86,7 +86,7 @@ def test_records_below_the_fetch_offset_go(from_offset: int) -> None:
         assert decoded == reading(batch, EvenCut(3), slot, from_offset)
 
 
-def test_slots_come_in_the_order_requested() -> None:
+def test_parts_are_returned_in_the_requested_order() -> None:
     """And only those."""
     batch = sample(6)
     every = split(batch, EvenCut(4))

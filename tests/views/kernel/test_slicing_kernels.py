@@ -83,7 +83,7 @@ def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list
     st.integers(-1, 200),
     st.data(),
 )
-def test_any_batch_cut_and_offset(
+def test_kernels_agree_about_any_batch_cut_and_offset(
     fields_of_records: list[Any], base_offset: int, codec: int, cut: Cut, later: int, data: st.DataObject
 ) -> None:
     """All codecs, cuts, slots in any order, and offsets from before the batch to after it."""
@@ -97,7 +97,7 @@ def test_any_batch_cut_and_offset(
 @given(
     st.integers(0, 50), st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=4), st.integers(0, 3)
 )
-def test_any_damage(seed: int, changes: list[tuple[int, int]], kind: int) -> None:
+def test_kernels_agree_about_damaged_batches(seed: int, changes: list[tuple[int, int]], kind: int) -> None:
     """With a right checksum again, so that the records themselves are at fault."""
     batch = bytearray(sample(seed, 20))
     for position, value in changes:
@@ -130,7 +130,7 @@ def shapes() -> list[Record]:
 
 
 @needs_c
-def test_records_that_are_alike_for_a_while() -> None:
+def test_kernels_agree_about_runs_of_records_of_one_shape() -> None:
     """The kernel expects of a record the shape of the one before it."""
     similar = shapes()
     for cut in CUTS:
@@ -140,7 +140,7 @@ def test_records_that_are_alike_for_a_while() -> None:
 
 @needs_c
 @pytest.mark.parametrize("value_size", [20, 40, 70])
-def test_any_byte_of_records_that_are_alike(value_size: int) -> None:
+def test_kernels_agree_about_one_changed_byte_in_records_of_one_shape(value_size: int) -> None:
     """One byte is another, and the checksum right: both kernels see the same in it, wherever it is."""
     similar = [Record(b"key-%d" % n, b"v" * value_size, (), 70 * n, 60 + n) for n in range(7)]
     similar += [Record(b"rest", b"v" * 200)._replace(offset=100)]
@@ -205,7 +205,7 @@ def test_records_of_one_size_up_to_the_last_byte(count: int, first: int) -> None
 
 
 @needs_c
-def test_every_size_of_key() -> None:
+def test_kernels_agree_about_keys_of_every_size() -> None:
     """Equal neighbours are hashed together, with any remainder."""
     for size in range(70):
         keyed = [Record(bytes([n]) * size, b"v") for n in range(20)]
@@ -221,7 +221,7 @@ def test_the_kernel_hashes_as_kafka_does() -> None:
 
 @needs_c
 @pytest.mark.parametrize("longest", [600, 8191, 8192, 8193, 12_287, 12_288, 12_289, 16_384, 70_001])
-def test_the_kernel_sums_as_others_do(longest: int) -> None:
+def test_the_checksum_of_the_kernel_is_that_of_the_library(longest: int) -> None:
     """Its checksum runs in several streams, and over long bytes in pieces."""
     data = bytes(n * 7 % 251 for n in range(longest))
     for size in range(longest + 1) if longest < 1000 else [longest]:
@@ -256,7 +256,7 @@ def test_checksums_laid_together_are_that_of_the_whole(first: bytes, second: byt
 
 @needs_c
 @pytest.mark.parametrize("size", [400, 1024, 4000, 9000, 20_000])
-def test_long_records(size: int) -> None:
+def test_kernels_agree_about_long_records(size: int) -> None:
     """They are summed up one by one, in pieces, for the input and for their part; short ones among them too."""
     long_records = [
         Record(b"key-%d" % n, bytes(n % 251 + at % 7 for at in range(size + (n * 37 % 100 - 50) * (n % 3))))
@@ -346,7 +346,7 @@ def test_threads_do_not_disturb_each_other() -> None:
     ],
     ids=str,
 )
-def test_the_kernel_believes_no_argument(change: dict[str, Any]) -> None:
+def test_the_kernel_refuses_invalid_cuts(change: dict[str, Any]) -> None:
     """A wrong cut is refused like a wrong batch: nothing in it can lead outside."""
     batch, expected = memoryview(sample(1)), change.pop("wanted", [1])
     right = Packed(2, 2, bytes(4), bytes(4))
@@ -359,7 +359,7 @@ def test_the_kernel_believes_no_argument(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "packed", [None, (), (2, 2), (2, 2, None, b"", 2, b"", b""), ("", 2, b"", b"", 2, b"", b"")], ids=str
 )
-def test_the_kernel_takes_nothing_but_a_cut(packed: Any) -> None:
+def test_the_kernel_refuses_arguments_of_other_types(packed: Any) -> None:
     """Arguments of another type are a TypeError."""
     with pytest.raises(TypeError):
         slicing._slicing.split(memoryview(sample(1)), None, packed, [0], 0)

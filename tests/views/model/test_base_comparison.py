@@ -26,7 +26,9 @@ BASE = TopicState(0, B, 3)
         (TopicState(0, V, 12), BASE, Binding(OLD, OLD), NeededStep(Step.READY, partitions=12)),
     ],
 )
-def test_next_action(view: TopicState, base: TopicState, binding: Binding | None, expected: NeededStep) -> None:
+def test_a_view_is_created_grown_or_replaced_as_its_base_requires(
+    view: TopicState, base: TopicState, binding: Binding | None, expected: NeededStep
+) -> None:
     """A binding of another topic id does not apply to this one; a recreated base has priority over any count."""
     assert needed_step(4, view, base, binding, 100) == expected
 
@@ -44,7 +46,7 @@ def test_next_action(view: TopicState, base: TopicState, binding: Binding | None
         (TopicState(3), TopicState(12345), ErrorCode.of(12345)),
     ],
 )
-def test_what_cannot_be_shown(view: TopicState, base: TopicState, code: ErrorCode) -> None:
+def test_a_view_that_cannot_be_served_is_refused(view: TopicState, base: TopicState, code: ErrorCode) -> None:
     """The base's own error goes first; a view larger than its base allows, or than the limit, is refused."""
     needed = needed_step(4, view, base, Binding(V, B), 100)
     assert (needed.step, needed.code) == (Step.REFUSE, code)

@@ -29,7 +29,7 @@ def test_partitions_are_counted_base_partition_by_base_partition() -> None:
     assert [VIEW.place(partition) for partition in (0, 3, 4, 11)] == [(0, 0), (0, 3), (1, 0), (2, 3)]
 
 
-def test_a_view_made_anew_takes_the_place_of_the_old_one() -> None:
+def test_a_recreated_view_replaces_the_old_one() -> None:
     """The old id is no view any longer."""
     catalog = ViewCatalog()
     catalog.learn(VIEW)
@@ -74,7 +74,7 @@ def test_an_id_is_plain_only_when_confirmed() -> None:
     assert not catalog.is_plain(V1)
 
 
-def test_plain_ids_are_bounded_and_the_oldest_go_first() -> None:
+def test_plain_ids_are_bounded_and_the_oldest_is_evicted_first() -> None:
     """An evicted id is looked up again, which is harmless."""
     catalog = ViewCatalog(plain_max=2)
     for topic_id in (b"1" * 16, b"2" * 16, b"3" * 16):
@@ -82,7 +82,7 @@ def test_plain_ids_are_bounded_and_the_oldest_go_first() -> None:
     assert [catalog.is_plain(bytes([n]) * 16) for n in b"123"] == [False, True, True]
 
 
-def test_a_binding_is_kept_until_it_is_taken_back() -> None:
+def test_a_binding_is_kept_until_it_is_deleted() -> None:
     """By the view's name: of two topics of one name only the later one counts."""
     catalog = ViewCatalog()
     catalog.bind("__view.r4.orders", Binding(V1, BASE))

@@ -57,7 +57,7 @@ def test_any_other_topic_is_no_view(topic: str) -> None:
         "__view.r4." + "x" * 240,
     ],
 )
-def test_what_begins_like_a_view_and_is_none_is_refused(topic: str) -> None:
+def test_an_invalid_name_with_the_prefix_of_views_is_refused(topic: str) -> None:
     """The client gets an error; it never becomes an ordinary topic."""
     assert is_view(topic)
     with pytest.raises(BadViewName):

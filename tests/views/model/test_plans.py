@@ -62,7 +62,7 @@ def test_ranges_that_are_not_the_hash_space_exactly_once_are_refused(ranges: obj
         (b"\xff\xfe\x00", "no JSON"),
     ],
 )
-def test_what_is_no_plan_is_refused(text: str | bytes, message: str) -> None:
+def test_an_invalid_plan_is_refused(text: str | bytes, message: str) -> None:
     """Any bytes."""
     with pytest.raises(BadPlan, match=message):
         read("hot", text)
@@ -75,7 +75,7 @@ def test_a_plan_that_cannot_be_part_of_a_topic_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("starts", [(1, 2), (0, 0), (0, 2, 1), (0, HASH_SPACE), (0,)])
-def test_no_plan_exists_that_does_not_cover_the_hash_space(starts: tuple[int, ...]) -> None:
+def test_a_plan_that_does_not_cover_the_hash_space_is_refused(starts: tuple[int, ...]) -> None:
     """Also those stored by foreign writers."""
     with pytest.raises(BadPlan):
         Plan("hot", starts)

@@ -116,7 +116,7 @@ LOGS = st.lists(st.lists(st.none() | SLOTS, min_size=1, max_size=6), max_size=12
 
 @settings(max_examples=300, deadline=None)
 @given(LOGS, st.integers(1, 4), st.integers(0, 60), st.integers(10, 200), st.integers(100, 500), st.integers(0, 5))
-def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, max_bytes, scanned_max, rotation):
+def test_all_slots_together_get_every_record_once(batches, per_read, min_bytes, max_bytes, scanned_max, rotation):
     """In order, however little a response may hold; each response advances a slot, or it is at the end."""
     log = log_of(batches)
     end = sum(map(len, batches))
@@ -215,7 +215,7 @@ def test_response_is_due_when_enough_was_scanned():
     assert (slot.position, slot.gap) == (10, Gap(0, 9, 3, 7))
 
 
-def test_response_is_due_when_enough_was_opened():
+def test_a_response_is_due_at_the_limit_of_decompressed_bytes():
     """The opened bytes of a compressed batch count, however small it is."""
     slot, batch = SlotScan(0, 0, 100), Batch(0, [1])
     scan = scan_of(BaseScan([slot]), scanned_max=1 << 20)
@@ -266,7 +266,7 @@ def test_readers_of_other_leader_epochs_have_separate_positions():
     assert silent.positions() == [BasePosition(8), BasePosition(9)]
 
 
-def test_unreadable_batch_is_an_error_once_it_is_first():
+def test_an_unreadable_batch_is_an_error_only_at_the_fetch_offset():
     slot = SlotScan(0, 0, 100)
     slot.position_error = ErrorCode.CORRUPT_MESSAGE
     assert slot.error == ErrorCode.CORRUPT_MESSAGE
@@ -276,7 +276,7 @@ def test_unreadable_batch_is_an_error_once_it_is_first():
     assert slot.error == ErrorCode.NONE
 
 
-def test_epoch_follows_the_scanned_one_where_the_client_sent_one():
+def test_the_last_fetched_epoch_is_that_of_the_scanned_batch_if_the_client_sent_one():
     with_epoch, silent = SlotScan(0, 0, 100, 1), SlotScan(0, 0, 100)
     for slot in (with_epoch, silent):
         slot.advance(Batch(0, [0]), Batch(0, [0]).part(0), 100, at_least_one=True)

@@ -43,7 +43,7 @@ def test_records_without_a_key_are_spread_and_those_with_an_empty_key_are_not(cu
     assert cut.slot_of(None, 12) == cut.slot_of((12).to_bytes(8, "big"), 99)
 
 
-def test_stripes_go_by_the_offset_alone() -> None:
+def test_stripes_depend_on_the_offset_alone() -> None:
     """64 offsets each, in turn."""
     cut = StripeCut(3)
     assert [cut.slot_of(b"k", offset) for offset in (0, 63, 64, 127, 128, 192, 1 << 40)] == [
@@ -84,7 +84,7 @@ def test_a_filter_keeps_its_ranges_and_its_keys() -> None:
 
 
 @pytest.mark.parametrize(("rule", "slots"), [(NullKeys.DROP, {NOWHERE}), (NullKeys.KEEP, {0})])
-def test_a_filter_says_what_becomes_of_records_without_a_key(rule: NullKeys, slots: set[int]) -> None:
+def test_a_filter_decides_about_records_without_a_key(rule: NullKeys, slots: set[int]) -> None:
     """All or none of them, whatever the ranges."""
     cut = KeyFilterCut(((0, 1 << 31),), (), rule)
     assert {cut.slot_of(None, offset) for offset in range(100)} == slots
@@ -120,7 +120,7 @@ def test_the_whole_hash_space_may_be_kept() -> None:
         lambda: KeyFilterCut(((-1, 4),)),
     ],
 )
-def test_what_is_no_cut_is_refused(make) -> None:
+def test_an_invalid_cut_is_refused(make) -> None:
     """Nothing that leaves a hash without a range, or a range without a slot, becomes a cut."""
     with pytest.raises(ValueError, match=r"."):
         make()

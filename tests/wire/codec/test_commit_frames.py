@@ -73,7 +73,7 @@ def changed(data: bytes, seed: int) -> bytes:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("read", KERNELS)
-def test_what_is_read_is_what_the_codec_reads(read: Any, version: int) -> None:
+def test_fields_are_those_that_the_codec_decodes(read: Any, version: int) -> None:
     for seed in range(20):
         frame, message = request(version, 1 + seed % 3, 1 + seed % 4, seed)
         client_id, group_id, member_id, entries = read(memoryview(frame), version)
@@ -107,7 +107,7 @@ def test_extension_and_python_fallback_agree_about_any_bytes(version: int) -> No
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _python_rewritten])
-def test_other_fields_stand_where_the_old_ones_stood(rewritten: Any, version: int) -> None:
+def test_rewritten_fields_replace_the_old_ones(rewritten: Any, version: int) -> None:
     for seed in range(20):
         frame, message = request(version, 2, 2, seed)
         parts = commit_frames.read(frame, version)
@@ -168,7 +168,7 @@ def test_extension_never_writes_bytes_that_are_not_the_frames() -> None:
 
 
 @pytest.mark.parametrize("read", KERNELS)
-def test_what_is_out_of_the_common_is_left_to_the_codec(read: Any) -> None:
+def test_uncommon_requests_are_left_to_the_codec(read: Any) -> None:
     """More partitions than are read together, none at all, tags, other versions, bytes after the end."""
     assert read(request(9, 1, PARTITIONS_MAX)[0], 9) is not None
     assert read(request(9, 1, PARTITIONS_MAX + 1)[0], 9) is None
@@ -184,7 +184,7 @@ def test_what_is_out_of_the_common_is_left_to_the_codec(read: Any) -> None:
 
 @pytest.mark.parametrize("accepted", [commit_frames.accepted, _python_accepted])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_response_is_accepted_where_every_partition_is(accepted: Any, version: int) -> None:
+def test_a_response_is_accepted_if_every_partition_is(accepted: Any, version: int) -> None:
     assert accepted(response(version, [0, 0]), version, 2)
     assert not accepted(response(version, [0, 0]), version, 3)
     assert not accepted(response(version, [0, 25]), version, 2)

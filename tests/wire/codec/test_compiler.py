@@ -27,7 +27,7 @@ def test_every_message_survives_a_round_trip(tags: bool) -> None:
             assert codec.encode(codec.decode(memoryview(data))) == data, codec
 
 
-def test_the_table_is_not_empty() -> None:
+def test_all_definitions_have_codecs() -> None:
     """203 definitions, some of which have no version left."""
     assert len(CODECS) > 600
     assert len({name for name, _ in CODECS}) == 195
@@ -145,7 +145,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("name", "version", "values"), FAULTS)
-def test_what_cannot_be_written_is_our_fault(name: str, version: int, values: dict[str, Any]) -> None:
+def test_an_invalid_value_raises_local_protocol_error(name: str, version: int, values: dict[str, Any]) -> None:
     """A wrong type, a number too large, null where it may not be: never a frame that says something else."""
     message = registry.message(name)(**values)
     with pytest.raises(LocalProtocolError, match=f"{name} v{version}"):
@@ -167,7 +167,7 @@ def test_another_message_is_refused() -> None:
         registry.request(12, 4).encode(registry.message("HeartbeatResponse")())
 
 
-def test_what_a_version_lacks_may_not_be_dropped_silently() -> None:
+def test_a_set_field_that_the_version_lacks_raises_local_protocol_error() -> None:
     """A value that is set, and not ignorable, needs a version that has it; at its default it is no matter."""
     request = registry.message("ShareFetchRequest")
     assert registry.request(78, 1).encode(request(is_renew_ack=False))
@@ -184,7 +184,7 @@ def test_ignorable_fields_are_dropped() -> None:
     assert codec.decode(codec.encode(message)).throttle_time_ms == 0
 
 
-def test_nullable_structures() -> None:
+def test_nullable_structures_begin_with_one_signed_byte() -> None:
     """One signed byte in front: -1 for null, 1 for a structure (KIP-893); anything else is refused."""
     response = registry.message("ConsumerGroupHeartbeatResponse")
     codec = registry.response(68, 0)

@@ -67,7 +67,7 @@ def test_counts_are_limited() -> None:
         registry.codec("ConsumerProtocolAssignment", 0).decode(data)
 
 
-def test_random_bytes() -> None:
+def test_random_bytes_are_refused_by_nearly_every_codec() -> None:
     """Noise is refused by nearly every codec, and never breaks one."""
     draw = random.Random(1)
     noise = [draw.randbytes(size) for size in (0, 1, 3, 17, 60, 300)]
@@ -89,7 +89,7 @@ def test_strings_must_be_utf8(text: bytes) -> None:
         registry.request(1, 4).decode(fetch + bytes(30))
 
 
-def test_null_where_it_may_not_be() -> None:
+def test_null_is_refused_if_the_field_is_not_nullable() -> None:
     """HeartbeatRequest: the group id is never null; neither is an element of an array of strings."""
     with pytest.raises(RemoteProtocolError, match="GroupId"):
         registry.request(12, 0).decode(b"\xff\xff" + bytes(20))

@@ -13,7 +13,7 @@ FETCH = registry.message("FetchRequest")
 
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 16_382, 16_383, 32_767])
-def test_lengths_of_one_and_more_bytes(length: int) -> None:
+def test_compact_lengths_of_one_and_more_bytes_are_encoded(length: int) -> None:
     """A compact length of 127 is the last that is fused with the fields before it."""
     codec = registry.codec(GROUPS, 2)
     message = registry.message(GROUPS)(groups_names=["g" * length])
@@ -22,7 +22,7 @@ def test_lengths_of_one_and_more_bytes(length: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 256, 257, 1000])
 @pytest.mark.parametrize("version", [0, 12])
-def test_arrays_of_numbers(count: int, version: int) -> None:
+def test_arrays_of_numbers_are_packed_with_their_count(count: int, version: int) -> None:
     """Numbers are packed with their count and the fields before it."""
     response = registry.message("MetadataResponse")
     partition = response.MetadataResponsePartition(replica_nodes=list(range(count)), isr_nodes=[1] * count)
@@ -33,7 +33,7 @@ def test_arrays_of_numbers(count: int, version: int) -> None:
 
 
 @pytest.mark.parametrize("value", [[], [1, 2], None])
-def test_nullable_arrays_of_numbers(value: list[int] | None) -> None:
+def test_null_empty_and_filled_arrays_of_numbers_differ(value: list[int] | None) -> None:
     """Null, empty and filled are three things."""
     request = registry.message("AlterPartitionReassignmentsRequest")
     partition = request.ReassignablePartition(partition_index=4, replicas=value)
@@ -63,7 +63,7 @@ NOT_IN_VERSION: list[tuple[str, int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "version", "values"), NOT_IN_VERSION)
-def test_values_without_a_place(name: str, version: int, values: dict[str, Any]) -> None:
+def test_a_set_value_without_a_field_in_the_version_is_refused(name: str, version: int, values: dict[str, Any]) -> None:
     """With any type, a value that is set needs a field, unless the definition allows dropping it."""
     codec = registry.codec(name, version)
     field = next(field for field in codec.spec.root.fields if field.attribute in values)

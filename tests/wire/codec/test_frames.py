@@ -13,7 +13,7 @@ Response = registry.message("HeartbeatResponse")
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_frames_there_and_back(version: int) -> None:
+def test_encoded_frames_are_decoded_to_the_same_messages(version: int) -> None:
     """Size, header, body; construct sees the same frame."""
     request = frames.request(12, version, 3, "me", Request(group_id="g", member_id="m"))
     payload = layouts.FRAME.parse(request)
@@ -56,7 +56,7 @@ def test_a_response_in_pieces_is_the_same_frame(size: int) -> None:
             assert isinstance(frame, bytes)
 
 
-def test_bytes_as_they_come() -> None:
+def test_frames_are_found_however_the_stream_is_cut() -> None:
     """However a stream is cut, the same frames come out; empty ones too."""
     contents = [b"", b"a", b"b" * 300, b""]
     stream = b"".join(layouts.FRAME.build(content) for content in contents)
@@ -86,6 +86,6 @@ def test_sizes_that_cannot_be(size: bytes) -> None:
 
 
 @pytest.mark.parametrize("begin", range(12))
-def test_the_rest_of_pieces_is_what_is_left_of_them_joined(begin: int) -> None:
+def test_the_rest_of_pieces_is_the_end_of_their_bytes(begin: int) -> None:
     pieces = frames.Pieces([b"head", memoryview(b"records")[1:], b"", b"tl"])
     assert pieces.rest(begin) == bytes(pieces)[begin:]

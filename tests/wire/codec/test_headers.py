@@ -117,7 +117,7 @@ def test_broken_response_headers(text: str) -> None:
         headers.response_body_offset(78, 2, bytes.fromhex(text))
 
 
-def test_too_long_client_ids_are_our_fault() -> None:
+def test_a_client_id_that_is_too_long_raises_local_protocol_error() -> None:
     """The length is an int16."""
     with pytest.raises(LocalProtocolError):
         headers.encode_request_header(RequestHeader(18, 0, 1, "x" * 40_000))

@@ -41,7 +41,7 @@ def test_attributes_by_hand() -> None:
     assert str(layouts.ATTRIBUTES.parse(b"\x00\x09").compression) == "gzip"
 
 
-def test_nullable_lengths() -> None:
+def test_a_length_of_minus_1_is_null_and_below_is_refused() -> None:
     """-1 is null, anything below it is refused."""
     assert layouts.CLIENT_ID.parse(b"\xff\xff").data is None
     assert layouts.CLIENT_ID.build({"data": None}) == b"\xff\xff"

@@ -106,7 +106,7 @@ def test_a_prefix_is_read_as_the_codec_reads_the_whole(key: int, version: int) -
 
 
 @EVERY_VERSION
-def test_bytes_that_are_no_request_are_refused_or_read_alike(key: int, version: int) -> None:
+def test_invalid_requests_are_refused_or_read_as_by_the_codec(key: int, version: int) -> None:
     """Changed and cut anywhere: nothing but RemoteProtocolError is raised, and only where the codec refuses as well.
 
     What the codec reads is read, and is the same.
@@ -142,7 +142,7 @@ def read_or_none(read: PrefixReader, data: bytearray) -> Any:
 
 
 @EVERY_VERSION
-def test_work_is_bounded_by_the_bytes_that_have_come(key: int, version: int) -> None:
+def test_work_is_bounded_by_the_received_bytes(key: int, version: int) -> None:
     """For any counts and lengths: lines of generated code that ran, counted by a trace."""
     random_ = random.Random(f"{key} {version}")
     for wish, read, _ in readers(key, version):
@@ -223,7 +223,7 @@ def fetch(*, tags: Any = (), topic_tags: Any = (), partitions: int = 3) -> memor
     return memoryview(frames.request(1, 13, 1, "c", FETCH(topics=topics)))[4:]
 
 
-def test_tagged_fields_are_reported_where_they_matter() -> None:
+def test_tagged_fields_are_reported_in_the_header_and_around_the_values() -> None:
     """They matter in the header, in a topic, in a partition; elsewhere they are skipped."""
     untagged, any_ = prefixes.topic_ids(1, 13, untagged=True), prefixes.topic_ids(1, 13)
     ids, tags = [b"\1" * 16, b"\2" * 16], ((9_000, b"x"),)
@@ -238,7 +238,7 @@ def test_tagged_fields_are_reported_where_they_matter() -> None:
     assert any_(tagged, len(tagged)) == ids
 
 
-def test_untagged_arrays_must_have_come_whole() -> None:
+def test_untagged_arrays_must_have_been_received_completely() -> None:
     frame = fetch()
     whole = [
         end for end in range(len(frame) + 1) if isinstance(prefixes.topic_ids(1, 13, untagged=True)(frame[:end]), list)
@@ -247,7 +247,7 @@ def test_untagged_arrays_must_have_come_whole() -> None:
     assert whole == list(range(whole[0], len(frame) + 1))
 
 
-def test_a_place_is_where_the_field_begins() -> None:
+def test_a_place_is_the_position_of_the_field() -> None:
     message = registry.message("ShareFetchRequest")(group_id="g", member_id="m", max_bytes=77, topics=[])
     frame = memoryview(frames.request(78, 1, 1, "c", message))[4:]
     place = prefixes.of_request(78, 1, PlaceOf("MaxBytes"))(frame)

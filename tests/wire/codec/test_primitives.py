@@ -11,7 +11,7 @@ from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolErro
     ("value", "data"),
     [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (16383, "ff7f"), (2**31 - 1, "ffffffff07")],
 )
-def test_uvarint(value: int, data: str) -> None:
+def test_a_uvarint_has_seven_bits_a_byte(value: int, data: str) -> None:
     """Seven bits a byte, least significant first."""
     assert primitives.uvarint(value) == bytes.fromhex(data)
     assert primitives.read_uvarint(b"x" + bytes.fromhex(data) + b"y", 1) == (value, 1 + len(data) // 2)

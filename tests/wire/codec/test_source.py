@@ -38,13 +38,13 @@ def test_names_are_used_once() -> None:
         ("ShareFetchRequest", 2, "AcknowledgementBatch", 8 + 8 + 1 + 1),
     ],
 )
-def test_smallest_sizes(name: str, version: int, struct: str, size: int) -> None:
+def test_the_minimum_size_of_elements_is_that_of_their_fields(name: str, version: int, struct: str, size: int) -> None:
     """How many elements can be in the bytes that are left: computed from the fields of the version."""
     text = source(name, version)
     assert text.min_size(text.spec.structs[struct]) == size
 
 
-def test_fields_are_sorted_by_where_they_stand() -> None:
+def test_fields_are_plain_tagged_or_absent_by_version() -> None:
     """FetchRequest v12: ClusterId is tagged, ReplicaState is not there yet, ReplicaId is no longer absent."""
     text = source("FetchRequest", 12)
     root = text.spec.root

@@ -66,7 +66,7 @@ def test_a_correlation_id_is_not_enough() -> None:
     assert shown(pending + again).count("HeartbeatRequest v4") == 2
 
 
-def test_record_batches_are_opened() -> None:
+def test_record_batches_are_shown_with_their_records() -> None:
     """Header, checksum, records with their headers, control records, a batch that is cut off."""
     data = records.build_batch(7, [Record(b"key", b"value", (("h", None),), 123)], is_transactional=True)
     marker = [Record(struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 8))]
@@ -88,7 +88,7 @@ def test_spoilt_batches_are_reported_as_such() -> None:
     assert "unreadable from byte 0" in shown(fetch_response(b"\xff" * 80), response_to=(78, 2))
 
 
-def test_compressed_batches_are_opened() -> None:
+def test_compressed_batches_are_shown_decompressed() -> None:
     """If the library is installed."""
     batch = records.build_batch(0, [Record(b"k", b"v")] * 3, codec=compression.GZIP)
     text = shown(fetch_response(batch), response_to=(78, 2))
@@ -153,7 +153,7 @@ def test_hex_is_recognised(text: str) -> None:
     assert tree.raw_bytes(b"") == b""
 
 
-def test_half_a_hex_digit_is_refused() -> None:
+def test_an_odd_number_of_hex_digits_is_refused() -> None:
     """Something was lost when it was copied."""
     with pytest.raises(RemoteProtocolError, match="odd"):
         tree.raw_bytes(b"00 0")

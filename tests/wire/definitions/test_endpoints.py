@@ -72,7 +72,7 @@ def modest(field: FieldSpec, _hint: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_the_locator_sees_what_a_full_decode_sees(key: int, version: int) -> None:
+def test_the_locator_finds_the_addresses_that_a_full_decode_finds(key: int, version: int) -> None:
     """In every response that contains addresses, with any other fields, unknown tags included."""
     codec, locate = registry.response(key, version), endpoints.locator(key, version)
     samples = Samples(f"{key}-{version}", modest, tags=True)
@@ -157,7 +157,7 @@ def test_broken_responses_are_refused(key: int, version: int) -> None:
             assert all(0 <= one.start < one.end <= len(broken) for one in located)
 
 
-def test_what_cannot_be_an_address_is_our_fault() -> None:
+def test_an_invalid_address_raises_local_protocol_error() -> None:
     """A response without addresses, a port that does not fit, a host longer than any name."""
     with pytest.raises(LocalProtocolError):
         endpoints.encode(12, 4, "h", 1)

@@ -36,7 +36,7 @@ def jar(tmp_path: Path) -> Path:
     return path
 
 
-def test_facts_stay_and_prose_goes(jar: Path, tmp_path: Path) -> None:
+def test_layouts_are_kept_without_comments_and_descriptions(jar: Path, tmp_path: Path) -> None:
     """Comments and descriptions are left out; a `//` inside a value is not a comment."""
     target = tmp_path / "schemas"
     assert extract.main([str(jar), str(target)]) == 0
@@ -67,7 +67,7 @@ def test_extraction_reproduces_the_definitions(tmp_path: Path) -> None:
     assert ours == {path.name: path.read_text() for path in tmp_path.glob("*.json")}
 
 
-def test_old_definitions_go_and_sub_folders_stay(jar: Path, tmp_path: Path) -> None:
+def test_old_definitions_are_deleted_and_sub_folders_kept(jar: Path, tmp_path: Path) -> None:
     """Definitions removed by Kafka disappear; our own definitions in internal/ are not touched."""
     target = tmp_path / "schemas"
     (target / "internal").mkdir(parents=True)

@@ -19,7 +19,7 @@ from kafka_share_proxy.wire.errors import LocalProtocolError
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, GroupPlace(is_flexible=True, is_listed=False, strings_before=0)),
     ],
 )
-def test_the_position_is_from_the_definitions(key: int, version: int, place: GroupPlace) -> None:
+def test_the_position_of_the_group_id_follows_from_the_definitions(key: int, version: int, place: GroupPlace) -> None:
     """OffsetFetch has a list of groups from v8 on; TxnOffsetCommit names a transactional id first."""
     assert group_place(key, version) == place
 

@@ -37,7 +37,7 @@ def test_structures_compare_by_content() -> None:
     assert Request() != registry.message("ShareAcknowledgeRequest")()
 
 
-def test_misspelt_fields_are_refused() -> None:
+def test_unknown_fields_are_refused() -> None:
     """Slots and keyword arguments keep typing errors from being sent as defaults."""
     with pytest.raises(TypeError):
         Request(groupid="g")

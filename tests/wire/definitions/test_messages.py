@@ -22,7 +22,7 @@ def test_a_name_that_no_definition_has_is_an_attribute_error() -> None:
         _ = messages.ShareFetchRequets  # type: ignore[attr-defined]
 
 
-def test_no_class_is_made_before_it_is_named() -> None:
+def test_a_class_is_built_at_its_first_use() -> None:
     """Making all of them takes a tenth of a second, which no command should wait for at its start."""
     code = "import kafka_share_proxy.app.cli, kafka_share_proxy.app.serving.composition\n"
     code += "from kafka_share_proxy.wire.definitions import message_classes as m\nprint(*m._CLASSES)"

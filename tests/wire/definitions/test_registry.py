@@ -37,7 +37,7 @@ def test_codecs_are_made_once(codec_of: Callable[[int, int], Codec]) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(78, 0), (78, 3), (7, 0), (4711, 0), (-1, 0), (18, -1)])
-def test_unknown_versions(key: int, version: int) -> None:
+def test_an_unknown_api_or_version_is_named_in_the_error(key: int, version: int) -> None:
     """The error for an unknown API or version names it, and is a KeyError."""
     for codec_of in (registry.request, registry.response):
         with pytest.raises(UnknownVersion) as caught:
@@ -57,7 +57,7 @@ def test_messages_that_belong_to_no_api() -> None:
         registry.codec("EndTxnMarker", 9)
 
 
-def test_unknown_versions_are_not_remembered() -> None:
+def test_unknown_versions_are_not_cached() -> None:
     """A peer that requests version after version must not fill the memory."""
     before = registry.codec.cache_info().currsize
     for version in range(100, 200):

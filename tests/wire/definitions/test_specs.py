@@ -29,12 +29,12 @@ def with_field(**field: Any) -> specs.FieldSpec:
     ("text", "expected"),
     [("3", (3, 3)), ("3+", (3, LATEST)), ("0-5", (0, 5)), ("none", NO_VERSIONS)],
 )
-def test_version_ranges(text: str, expected: tuple[int, int]) -> None:
+def test_version_ranges_are_parsed(text: str, expected: tuple[int, int]) -> None:
     """One version, an open range, a closed range, none."""
     assert VersionRange.parse(text) == expected
 
 
-def test_version_ranges_contain() -> None:
+def test_a_version_range_contains_both_its_ends() -> None:
     """Both ends belong to a range; an empty one contains nothing and is false."""
     assert 3 in VersionRange(3, 5)
     assert 5 in VersionRange(3, 5)
@@ -68,7 +68,7 @@ def test_other_version_texts_are_refused(text: str) -> None:
         {"fields": [{"name": n, "type": "int8", "versions": "2+", "taggedVersions": "2+", "tag": 1} for n in "AB"]},
     ],
 )
-def test_what_is_not_understood_is_refused(spoiled: dict[str, Any]) -> None:
+def test_unknown_elements_of_a_definition_are_refused(spoiled: dict[str, Any]) -> None:
     """An upgrade with a new notion must stop at the parser, not reach the wire."""
     specs.parse(PLAIN)
     with pytest.raises(SchemaError):
@@ -101,7 +101,7 @@ def test_a_structure_cannot_contain_itself() -> None:
         ({"type": "[]int32", "default": "null", "nullableVersions": "0+"}, None),
     ],
 )
-def test_defaults(field: dict[str, Any], expected: object) -> None:
+def test_defaults_of_definitions_are_parsed(field: dict[str, Any], expected: object) -> None:
     """Defaults are written as numbers, booleans and strings; without one, Kafka's default of the type holds."""
     read = with_field(**field)
     assert read.default == expected
@@ -134,7 +134,7 @@ def test_unknown_names_are_refused() -> None:
     ("name", "attribute"),
     [("ThrottleTimeMs", "throttle_time_ms"), ("ISRNodes", "isr_nodes"), ("validateOnly", "validate_only")],
 )
-def test_attribute_names(name: str, attribute: str) -> None:
+def test_attribute_names_are_in_snake_case(name: str, attribute: str) -> None:
     """Kafka's names in snake_case."""
     assert specs.snake_case(name) == attribute
 

@@ -79,7 +79,7 @@ def test_every_structure_is_declared() -> None:
     assert {name for name, _ in classes()} == set(declared())
 
 
-def test_what_a_constructor_gives_has_the_declared_types_and_defaults() -> None:
+def test_new_messages_have_the_declared_types_and_defaults() -> None:
     for name, message_class in classes():
         value = message_class()
         assert all_fit(value)
@@ -90,7 +90,7 @@ def test_what_a_constructor_gives_has_the_declared_types_and_defaults() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_decoded_has_the_declared_types(seed: int) -> None:
+def test_decoded_messages_have_the_declared_types(seed: int) -> None:
     """Every message in every version, null wherever it may be null."""
     for name in NAMES:
         spec = specs.load(name)

@@ -105,7 +105,7 @@ def test_extension_and_python_fallback_make_the_same_table(seed: int, fetch_offs
 
 @needs_c
 @repeated("seed", range(200))
-def test_damaged_bytes_are_refused_alike(seed: int) -> None:
+def test_kernels_refuse_the_same_damaged_bytes(seed: int) -> None:
     """Either both refuse them, or both read the same."""
     chance, log = random.Random(seed), bytearray(any_log(seed, 5))
     for _ in range(chance.randrange(1, 4)):
@@ -156,13 +156,13 @@ def test_old_wrappers_are_no_holes(is_far: bool) -> None:
     assert [batch.base_offset for batch in split_complete(log)[0]] == [0, 9, 10]
 
 
-def test_without_aborted_transactions_only_markers_go() -> None:
+def test_without_aborted_transactions_only_markers_are_dropped() -> None:
     log = [data(0, 9, 1), marker(10, 1)]
     assert table(log).fates(None) == bytes((KEPT, MARKER))
     assert ranges(log, None) == ranges(log, []) == []
 
 
-def test_records_up_to_the_marker_are_aborted_and_what_follows_is_not() -> None:
+def test_records_up_to_the_abort_marker_are_aborted() -> None:
     log = [data(0, 4, 7), marker(5, 7), data(6, 9, 7), marker(10, 7)]
     assert table(log).fates([Aborted(7, 0)]) == bytes((ABORTED, MARKER, KEPT, MARKER))
     assert ranges(log, [Aborted(7, 0)]) == [(0, 4)]

@@ -16,7 +16,7 @@ DATA = b"some records " * 5_000
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_there_and_back(codec: int) -> None:
+def test_compressed_bytes_decompress_to_the_same_bytes(codec: int) -> None:
     """Compressed bytes open to the same bytes, empty ones too; compression makes them smaller."""
     for data in (b"", b"x", DATA):
         assert compression.decompress(codec, compression.compress(codec, data), len(DATA)) == data
@@ -24,7 +24,7 @@ def test_there_and_back(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_bombs_are_refused(codec: int) -> None:
+def test_data_that_decompresses_beyond_the_limit_is_refused(codec: int) -> None:
     """A small batch that opens to more than the limit is refused at the limit."""
     bomb = compression.compress(codec, bytes(5_000_000))
     assert len(bomb) < 500_000
@@ -80,7 +80,7 @@ def test_snappy_with_and_without_framing() -> None:
             compression.decompress(compression.SNAPPY, broken, len(DATA))
 
 
-def test_gzip_of_others() -> None:
+def test_gzip_of_other_writers_is_decompressed() -> None:
     """As Python's own module writes it."""
     assert compression.decompress(compression.GZIP, gzip.compress(DATA), len(DATA)) == DATA
 
@@ -94,7 +94,7 @@ def test_lz4_blocks_do_not_depend_on_each_other() -> None:
 @pytest.mark.parametrize(
     "size", [0, 1, compression.PIECE_BYTES, compression.PIECE_BYTES + 1, 3 * compression.PIECE_BYTES]
 )
-def test_views_of_any_size_are_opened(codec: int, size: int) -> None:
+def test_memoryviews_of_any_size_are_decompressed(codec: int, size: int) -> None:
     """Data that opens to several pieces, of bytes that do not compress and of those that do."""
     for data in (random.Random(size).randbytes(size), bytes(size)):
         closed = b"before" + compression.compress(codec, data)
@@ -105,7 +105,7 @@ def test_views_of_any_size_are_opened(codec: int, size: int) -> None:
                 compression.decompress(codec, memoryview(closed)[6:], size - 1)
 
 
-def test_lz4_of_linked_blocks_is_opened() -> None:
+def test_lz4_of_linked_blocks_is_decompressed() -> None:
     """Clients other than Java's may write them."""
     import lz4.frame
 

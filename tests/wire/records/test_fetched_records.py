@@ -51,7 +51,7 @@ def read(response: bytes, position: int = 0, aborted: Iterable[Aborted] | None =
     return offsets, position
 
 
-def test_batches_come_one_after_the_other() -> None:
+def test_batches_are_yielded_in_order() -> None:
     response = data(5, 6) + data(7, 9, leader_epoch=3)
     first, second = fetched_records(response, 5)
     assert [record.key for record in (*first.records, *second.records)] == [b"%d" % n for n in range(5, 10)]
@@ -59,7 +59,7 @@ def test_batches_come_one_after_the_other() -> None:
     assert (second.next_offset, second.leader_epoch) == (10, 3)
 
 
-def test_small_neighbours_come_together() -> None:
+def test_small_adjacent_batches_are_yielded_together() -> None:
     """If they have one leader and one timestamp type, and no more than RUN_BYTES of them."""
     plain = b"".join(data(n, n) for n in range(5))
     assert [part.next_offset for part in fetched_records(plain, 0)] == [5]
@@ -89,7 +89,7 @@ def test_a_last_batch_that_is_cut_off_is_left_out() -> None:
         assert read(whole + last[:cut]) == ([0, 1], 2)
 
 
-def test_no_records_are_no_batch() -> None:
+def test_empty_bytes_yield_nothing() -> None:
     assert read(b"", 7) == ([], 7)
 
 
@@ -107,7 +107,7 @@ def test_records_below_the_position_are_left_out() -> None:
     assert read(response, 9) == ([], 9)
 
 
-def test_what_compaction_took_away_moves_the_position() -> None:
+def test_compacted_records_move_the_position() -> None:
     """Gaps before, between and after records, and batches that it emptied."""
     remaining_records = [Record(offset=12), Record(offset=15)]
     response = records.build_batch(10, remaining_records, last_offset=19) + records.build_batch(20, [], last_offset=29)
@@ -145,7 +145,7 @@ def test_a_wrong_batch_raises_when_it_is_reached() -> None:
         next(coming)
 
 
-def test_offsets_that_go_back_are_left_out() -> None:
+def test_records_with_descending_offsets_are_left_out() -> None:
     """Within adjacent batches, and after them: the position never goes back."""
     response = data(5, 7) + data(6, 8) + data(6, 9, codec=compression.GZIP) + data(0, 3)
     assert read(response, 5) == ([5, 6, 7, 8, 9], 10)
@@ -193,7 +193,7 @@ def test_a_broken_record_is_named() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats_come_like_records(magic: int) -> None:
+def test_messages_of_magic_0_and_1_are_yielded_as_records(magic: int) -> None:
     """Brokers before 4.0 send them from segments that were never rewritten."""
     inner = b"".join(message(n if magic == 0 else n - 4, b"%d" % n, None, magic) for n in (4, 5, 6))
     response = message(3, b"3", b"v", magic) + wrapper(6, inner, compression.GZIP, magic) + data(7, 8)

@@ -95,7 +95,7 @@ def test_a_key_that_is_long_is_not_returned(kernel: str) -> None:
 @pytest.mark.parametrize(
     ("samples", "wide"), [(b"1234567", BUCKETS), (b"12345678", BUCKETS - 1)], ids=["half a sample", "few buckets"]
 )
-def test_what_does_not_fit_is_refused(kernel: str, samples: bytes, wide: int) -> None:
+def test_arguments_that_do_not_fit_are_refused(kernel: str, samples: bytes, wide: int) -> None:
     with pytest.raises(ValueError, match="no such samples, buckets or weight"):
         KERNELS[kernel][1](samples, array("I", bytes(4 * wide)), buckets()[1], 1)
 

@@ -47,7 +47,7 @@ def test_a_wrapper_of_magic_0_has_true_offsets_inside(codec: int) -> None:
     assert [(r.offset, r.key, r.timestamp) for r in opened(data)] == [(100, b"a", -1), (104, b"c", -1)]
 
 
-def test_a_broker_that_set_the_time_set_it_for_all() -> None:
+def test_log_append_time_of_a_wrapper_applies_to_all_its_messages() -> None:
     """The wrapper's timestamp counts, and the batch says who set it."""
     inner = message(0, b"a", b"1") + message(1, b"b", b"2")
     batch = legacy.as_batch(memoryview(wrapper(1, inner, compression.GZIP, 1, records.TIMESTAMP_TYPE_MASK)), LIMIT)

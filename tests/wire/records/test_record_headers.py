@@ -15,7 +15,7 @@ def headers() -> RecordHeaders:
     return RecordHeaders(RAW, 2)
 
 
-def test_they_are_a_sequence_of_names_and_values() -> None:
+def test_headers_are_a_sequence_of_names_and_values() -> None:
     record_headers = headers()
     assert len(record_headers) == 2
     assert list(record_headers) == [("a", b"b"), ("né", None)]
@@ -23,7 +23,7 @@ def test_they_are_a_sequence_of_names_and_values() -> None:
     assert ("a", b"b") in record_headers
 
 
-def test_nothing_is_decoded_before_it_is_read() -> None:
+def test_headers_are_decoded_when_they_are_read() -> None:
     """Their number is known without."""
     record_headers = headers()
     assert (len(record_headers), record_headers._decoded) == (2, None)
@@ -31,7 +31,7 @@ def test_nothing_is_decoded_before_it_is_read() -> None:
     assert (record_headers._decoded, record_headers._raw) == ((("a", b"b"), ("né", None)), b"")
 
 
-def test_they_equal_a_tuple_of_the_same() -> None:
+def test_headers_equal_a_tuple_of_the_same_pairs() -> None:
     expected = (("a", b"b"), ("né", None))
     assert headers() == expected
     assert expected == headers()

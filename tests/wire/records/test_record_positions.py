@@ -198,7 +198,7 @@ def test_an_empty_batch_has_no_rows(kernel: str) -> None:
 
 
 @every_kernel
-def test_log_append_time_goes_for_all_records(kernel: str) -> None:
+def test_log_append_time_applies_to_all_records(kernel: str) -> None:
     batch = some_batch(random.Random(3))
     built_records = built(kernel, batch, 77)
     assert {(record.timestamp, record.timestamp_type) for record in built_records} == {(77, records.LOG_APPEND_TIME)}
@@ -249,7 +249,7 @@ def test_a_slice_has_the_rows_of_its_range() -> None:
 
 
 @every_kernel
-def test_records_come_for_a_range_of_rows(kernel: str) -> None:
+def test_records_are_built_for_a_range_of_rows(kernel: str) -> None:
     batch = some_batch(random.Random(5))
     every, build, held = built(kernel, batch), KERNELS[kernel][1], columns(kernel, batch)
     for first, last in ((0, 0), (0, 1), (2, 5), (len(every), len(every))):
@@ -281,7 +281,7 @@ def test_positions_of_other_bytes_are_refused(kernel: str, column: int, number: 
 @every_kernel
 @given(base_and_records=batches_of_records())
 @settings(deadline=None)
-def test_keys_lie_where_their_hash_says(kernel: str, base_and_records: tuple[int, list[Record], int]) -> None:
+def test_key_hashes_are_those_of_keys_or_offsets(kernel: str, base_and_records: tuple[int, list[Record], int]) -> None:
     """And records without one where the hash of their offset does."""
     base, expected, last = base_and_records
     batch = records.build_batch(base, expected, last_offset=last)
@@ -297,7 +297,7 @@ def test_keys_lie_where_their_hash_says(kernel: str, base_and_records: tuple[int
 
 @every_kernel
 @pytest.mark.parametrize(("column", "number"), [(2, -1), (2, 1 << 20), (3, 1 << 20), (3, (1 << 31) - 1)])
-def test_no_key_is_hashed_that_is_not_of_these_bytes(kernel: str, column: int, number: int) -> None:
+def test_hashing_refuses_positions_of_other_bytes(kernel: str, column: int, number: int) -> None:
     area = one()
     held = bytearray(KERNELS[kernel][0](area, 1, 0, 0, 0, None))
     at = 16 + 4 * (column - 2)
@@ -342,7 +342,7 @@ class Placed(NamedTuple):
 
 
 @every_kernel
-def test_records_of_another_type_begin_with_what_all_of_them_have(kernel: str) -> None:
+def test_records_of_another_type_begin_with_the_origin_fields(kernel: str) -> None:
     batch = records.build_batch(7, [Record(b"a", b"1"), Record(None, None, (("h", b"x"),))])
     held = columns(kernel, batch)
     placed = KERNELS[kernel][1](area_of(batch), held, 0, 2, Placed, 1, RecordHeaders, ("t", 3))
@@ -495,7 +495,7 @@ def test_records_are_handed_out_while_the_position_has_not_moved(is_traced: bool
 
 
 @needs_c
-def test_what_fails_while_a_record_is_handed_out_is_raised() -> None:
+def test_an_error_while_a_record_is_handed_out_is_raised() -> None:
     async def slow() -> str:
         raise KeyError("slow")
 
@@ -527,7 +527,7 @@ def test_what_fails_while_a_record_is_handed_out_is_raised() -> None:
 
 
 @needs_c
-def test_a_cycle_through_what_hands_records_out_is_collected() -> None:
+def test_a_reference_cycle_through_an_iterator_is_collected() -> None:
     class Holder:
         async def slow(self) -> None: ...
 

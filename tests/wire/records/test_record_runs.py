@@ -40,7 +40,7 @@ def built(kernel: str, data: bytes, start: int = 0, *, is_checked: bool = True) 
 
 @every_kernel
 @pytest.mark.parametrize("seed", range(10))
-def test_they_are_the_records_of_each_batch(kernel: str, seed: int) -> None:
+def test_a_run_has_the_records_of_each_batch(kernel: str, seed: int) -> None:
     """Wherever in the bytes the run begins."""
     run = some_run(random.Random(seed), 8)
     expected = [r for b in records.iter_batches(run) for r in records.decode_records(run[b.position : b.end])]
@@ -49,7 +49,7 @@ def test_they_are_the_records_of_each_batch(kernel: str, seed: int) -> None:
 
 
 @every_kernel
-def test_no_batch_has_no_records(kernel: str) -> None:
+def test_a_run_without_batches_has_no_records(kernel: str) -> None:
     assert built(kernel, b"") == []
     empty = records.build_batch(5, [], last_offset=9)
     assert built(kernel, empty + moved(empty, 10)) == []
@@ -96,7 +96,7 @@ def test_a_wrong_record_is_named_with_its_batch(kernel: str) -> None:
 
 @every_kernel
 @pytest.mark.parametrize("remainder", [b"", b"\0" * 100, records.build_batch(1, [Record()], codec=1)])
-def test_what_is_no_plain_batch_ends_the_run(kernel: str, remainder: bytes) -> None:
+def test_a_compressed_or_partial_batch_ends_the_run(kernel: str, remainder: bytes) -> None:
     """Rests, and compressed batches: the caller knows better than to ask."""
     front = records.build_batch(0, [Record(b"k")])
     for data in (front + remainder, front + front[:50]):
@@ -133,7 +133,7 @@ def test_extension_and_python_fallback_agree_over_damaged_runs(seed: int) -> Non
         assert (outcomes[0][2] is None) == (outcomes[1][2] is None)
 
 
-def test_positions_come_with_what_is_wrong() -> None:
+def test_positions_before_an_error_are_returned_with_it() -> None:
     batch = records.build_batch(3, [Record(b"k", b"v" + varlong(9))])
     positions, behind, wrong = record_runs.find_run(batch + batch[:-1], 0, 2 * len(batch) - 1)
     assert (list(positions.offsets), behind) == ([3], len(batch))

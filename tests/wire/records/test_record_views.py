@@ -30,7 +30,7 @@ def offsets(lazy: LazyRecords) -> list[int]:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_they_are_what_the_decoder_gives(codec: int) -> None:
+def test_lazy_records_equal_decoded_records(codec: int) -> None:
     """Access is by index from either end, in a row, all together, and in slices."""
     batch = some_batch(random.Random(5), codec)
     lazy, expected = lazily(batch), records.decode_records(batch)
@@ -62,7 +62,7 @@ def test_records_outlive_the_bytes_of_their_response() -> None:
     assert lazy.positions.key_sizes[0] == 3
 
 
-def test_every_record_says_who_set_its_time() -> None:
+def test_every_record_has_its_timestamp_type() -> None:
     batch = bytearray(records.build_batch(0, [Record(timestamp=5), Record(timestamp=9)]))
     assert [(record.timestamp, record.timestamp_type) for record in lazily(bytes(batch))] == [(5, 0), (9, 0)]
     batch[22] |= records.TIMESTAMP_TYPE_MASK
@@ -77,7 +77,7 @@ def test_a_control_batch_has_one_record_with_the_type_in_its_key() -> None:
         assert [record.key for record in lazily(batch)] == [key]
 
 
-def test_they_begin_at_an_offset() -> None:
+def test_from_offset_begins_at_the_offset_or_the_next_one() -> None:
     """At the first later one if compaction removed it."""
     lazy = at(10, 12, 13, 20)
     assert [offsets(lazy.from_offset(n)) for n in (0, 10)] == [[10, 12, 13, 20]] * 2
@@ -112,7 +112,7 @@ def test_left_out_records_are_those_of_the_ranges(
     assert list(lazy.from_offset(start)) == [record for record in expected if record.offset >= start]
 
 
-def test_none_is_a_sequence_without_any() -> None:
+def test_lazy_records_without_positions_are_empty() -> None:
     nothing = LazyRecords()
     assert (len(nothing), list(nothing), nothing.built(), nothing.outside([(0, 5)])) == (0, [], [], [])
     assert len(nothing.from_offset(5)) == 0

@@ -40,7 +40,7 @@ def headers_of(data: bytes) -> list[records.BatchHeader]:
 
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("codec", range(5), ids=compression.NAMES)
-def test_batches_there_and_back(flags: dict[str, Any], codec: int) -> None:
+def test_built_batches_are_decoded_to_the_same_records(flags: dict[str, Any], codec: int) -> None:
     """Built, walked and opened again, with every compression; construct reads the same header."""
     batch = records.build_batch(100, RECORDS, codec=codec, **flags)
     (header,) = headers_of(batch)
@@ -163,7 +163,7 @@ def test_last_values_are_those_of_the_decoded_records() -> None:
 
 
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
-def test_last_values_stop_before_what_is_not_plain() -> None:
+def test_last_values_stop_before_an_uncommon_batch() -> None:
     plain = {"producer_id": 5, "producer_epoch": 2, "base_sequence": 0}
     batch = records.build_batch(7, [Record(b"\0\0a", b"v")], **plain)
     arguments = 7, 7, b"\0\0", {}, {}, (5, 2)
@@ -232,7 +232,7 @@ def test_records_as_construct_reads_them() -> None:
 
 @pytest.mark.parametrize(("client", "codec"), CLIENT_CODECS)
 @pytest.mark.parametrize("transactional", [False, True])
-def test_batches_of_other_clients(client: str, codec: int, transactional: bool) -> None:
+def test_batches_of_other_clients_are_decoded(client: str, codec: int, transactional: bool) -> None:
     """Batches of aiokafka and kafka-python are walked, checked, opened and decoded the same."""
     builder = DEFAULT[client].DefaultRecordBatchBuilder(
         magic=2,
@@ -362,7 +362,7 @@ def test_the_count_of_records_is_no_promise() -> None:
         records.decode_records(records.seal(bytes(batch)))
 
 
-def test_log_append_time_goes_for_all_records() -> None:
+def test_log_append_time_applies_to_all_records() -> None:
     """The broker sets one time per batch; the deltas of the producer stay but do not count."""
     batch = bytearray(records.build_batch(0, RECORDS))
     batch[22] |= records.TIMESTAMP_TYPE_MASK
@@ -388,7 +388,7 @@ def test_batches_that_cannot_be_built(batch_records: list[Record], last: int | N
         records.build_batch(10, batch_records, last_offset=last)
 
 
-def test_control_records() -> None:
+def test_control_records_are_decoded() -> None:
     record = Record(struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 9))
     assert str(layouts.CONTROL_RECORD_KEY.parse(record.key or b"").type) == "commit"
     assert layouts.END_TXN_MARKER.parse(record.value or b"").coordinator_epoch == 9
@@ -442,7 +442,7 @@ def test_both_kernels_open_and_refuse_the_same_batches(seed: int, monkeypatch: p
 
 
 @every_opener
-def test_what_is_no_batch_is_not_opened(opener: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_batches_are_refused(opener: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = build_batch(7, [Record(value=b"v")], codec=compression.LZ4)
     wrong = with_fields(batch, [(57, ">i", 5000)])
     broken = bytearray(batch)

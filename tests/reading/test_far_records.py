@@ -7,8 +7,8 @@ from kafka_share_proxy.reading.far_records import (
     Elsewhere,
     FarSlice,
     HeldRecords,
+    encoded_slice,
     holder_of,
-    on_the_wire,
 )
 from kafka_share_proxy.reading.upstream_fetch import whole_batches
 from kafka_share_proxy.wire.definitions import registry
@@ -52,13 +52,13 @@ def test_references_of_the_owner_are_replaced_by_the_bytes_of_the_batches():
     part = far[batches[1].position : batches[1].end]
     assert isinstance(part, FarSlice)
     assert len(part) == batches[1].size
-    assert bytes(held.records_of(on_the_wire(part))) == batch(13)
+    assert bytes(held.records_of(encoded_slice(part))) == batch(13)
     far.forget()
     assert forgotten == [1]
     held.forget(forgotten)
     held.forget(forgotten)
     assert held.bytes == 0
-    assert held.records_of(on_the_wire(part)) is None
+    assert held.records_of(encoded_slice(part)) is None
 
 
 def test_records_read_by_this_proxy_stay_bytes():
@@ -67,7 +67,7 @@ def test_records_read_by_this_proxy_stay_bytes():
     assert (len(batches), bytes(retained_bytes), holder_of(connection)) == (1, batch(0), 0)
     assert holder_of(far_connection([])) == 9
     assert len(whole_batches(far_connection([]), b"", 0, 0)[0]) == 0
-    assert on_the_wire(b"bytes") == b"bytes"
+    assert encoded_slice(b"bytes") == b"bytes"
 
 
 def test_small_parts_of_large_responses_do_not_keep_them():
@@ -84,8 +84,8 @@ def test_the_oldest_records_are_evicted_above_the_limit():
     first, second = (
         whole_batches(far_connection([]), p.records, 0, 0)[1][0:10] for p in response.responses[0].partitions
     )
-    assert held.records_of(on_the_wire(first)) is None
-    assert held.records_of(on_the_wire(second)) is not None
+    assert held.records_of(encoded_slice(first)) is None
+    assert held.records_of(encoded_slice(second)) is not None
     assert held.bytes == len(batch(0))
 
 

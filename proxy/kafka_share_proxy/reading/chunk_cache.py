@@ -74,9 +74,11 @@ class Chunk:
         return self.fetch_offset <= offset < self.next_offset
 
     def index_of(self, offset: int) -> int:
+        """Return the index of the batch that contains the offset, or the next one."""
         return first_to(self.batches, offset)
 
     def bytes_from(self, index: int) -> int:
+        """Return the bytes of the batches from `index` on."""
         return self._end - self.batches[index].position
 
     def continues(self, offset: int, last_fetched_epoch: int) -> bool:
@@ -90,7 +92,7 @@ class Chunk:
         return last_fetched_epoch == epoch
 
     def shrink(self) -> None:
-        """Release data that can be made again."""
+        """Release data that can be computed again."""
 
     def dropped(self) -> None:
         """Notify the proxy that holds the bytes. Not called for a chunk of this proxy."""
@@ -118,32 +120,34 @@ class ChunkCache(Generic[C]):
         self.hits = 0
         self.misses = 0
         self._chunks: dict[ReadKey, list[C]] = {}
-        self._oldest: OrderedDict[C, int] = OrderedDict()
-        """Bytes of each chunk as counted."""
+        self._bytes_by_age: OrderedDict[C, int] = OrderedDict()
+        """Counted bytes of each chunk, the oldest first."""
         self._holders: dict[int, None] = {0: None}
+        """Ids of the proxies that hold bytes of chunks, 0 for this one."""
 
     def add(self, chunk: C) -> None:
         """Add a chunk. Evicts chunks that it covers, and the oldest beyond the limits."""
         self.drop_aged(chunk.read_at)
         for other in tuple(self._chunks.get(chunk.key, ())):
-            stale = other.leader_epoch != chunk.leader_epoch
-            if stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
+            is_stale = other.leader_epoch != chunk.leader_epoch
+            if is_stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
                 self._drop(other)
         chunks = self._chunks.setdefault(chunk.key, [])
         chunks.append(chunk)
         self._holders[chunk.key.holder] = None
-        self._oldest[chunk] = 0
+        self._bytes_by_age[chunk] = 0
         if len(chunks) > self.limits.chunks_per_partition:
             self._drop(chunks[0])
         self.recount(chunk)
 
     def recount(self, chunk: C) -> None:
-        if chunk not in self._oldest:
+        """Count the bytes of a chunk again, and evict the oldest chunks above the limit."""
+        if chunk not in self._bytes_by_age:
             return
         self._count(chunk)
-        while self.bytes > self.limits.bytes and len(self._oldest) > 1:
-            self._drop(next(iter(self._oldest)))
-        if self.bytes > self.limits.bytes and chunk in self._oldest:
+        while self.bytes > self.limits.bytes and len(self._bytes_by_age) > 1:
+            self._drop(next(iter(self._bytes_by_age)))
+        if self.bytes > self.limits.bytes and chunk in self._bytes_by_age:
             chunk.shrink()
             self._count(chunk)
 
@@ -166,15 +170,18 @@ class ChunkCache(Generic[C]):
         )
 
     def newest(self, key: ReadKey, now: float) -> C | None:
+        """Return the chunk that was read last, unless it is too old."""
         chunks = self._chunks.get(key)
         return chunks[-1] if chunks and now < chunks[-1].read_at + self.limits.age_s else None
 
     def drop_holder(self, holder: int) -> None:
+        """Drop the chunks whose bytes a proxy held that is no longer connected."""
         self._holders.pop(holder, None)
-        for chunk in [chunk for chunk in self._oldest if chunk.key.holder == holder]:
+        for chunk in [chunk for chunk in self._bytes_by_age if chunk.key.holder == holder]:
             self._drop(chunk)
 
     def drop_below(self, key: ReadKey, offset: int) -> None:
+        """Drop the chunks that end before the offset."""
         for chunk in tuple(self._chunks.get(key, ())):
             if chunk.next_offset <= offset:
                 self._drop(chunk)
@@ -186,25 +193,26 @@ class ChunkCache(Generic[C]):
                     self._drop(chunk)
 
     def drop_aged(self, now: float) -> float:
-        """Return when the next chunk is due, or inf."""
-        while self._oldest:
-            drop_at = next(iter(self._oldest)).read_at + self.limits.age_s
+        """Evict the chunks above the age limit. Return when the next one is due, or inf."""
+        while self._bytes_by_age:
+            drop_at = next(iter(self._bytes_by_age)).read_at + self.limits.age_s
             if now < drop_at:
                 return drop_at
-            self._drop(next(iter(self._oldest)))
+            self._drop(next(iter(self._bytes_by_age)))
         return inf
 
     @property
     def chunks(self) -> int:
-        return len(self._oldest)
+        """Number of chunks."""
+        return len(self._bytes_by_age)
 
     def _count(self, chunk: C) -> None:
         size = chunk.bytes
-        self.bytes += size - self._oldest[chunk]
-        self._oldest[chunk] = size
+        self.bytes += size - self._bytes_by_age[chunk]
+        self._bytes_by_age[chunk] = size
 
     def _drop(self, chunk: C) -> None:
-        self.bytes -= self._oldest.pop(chunk)
+        self.bytes -= self._bytes_by_age.pop(chunk)
         chunks = self._chunks[chunk.key]
         chunks.remove(chunk)
         if not chunks:

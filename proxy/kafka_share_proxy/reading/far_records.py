@@ -20,6 +20,7 @@ from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
 from kafka_share_proxy.wire.records.order_keys import RecordKeys
 
 VERSION = 0
+"""Version of the messages between proxies."""
 
 
 class FarSlice:
@@ -34,6 +35,7 @@ class FarSlice:
         return self._end - self._start
 
     def reference(self) -> bytes:
+        """Encode the slice for the proxy that holds the bytes."""
         message = messages.PeerRecords(chunk=self._chunk, start=self._start, end=self._end)
         return registry.codec_of(messages.PeerRecords, VERSION).encode(message)
 
@@ -54,6 +56,7 @@ class FarRecords:
         return FarSlice(self._chunk, part.start, part.stop)
 
     def forget(self) -> None:
+        """Let the other proxy release the bytes."""
         self._forget(self._chunk)
 
 
@@ -61,16 +64,17 @@ Records = memoryview | FarRecords
 RecordsSlice = memoryview | bytes | FarSlice
 
 
-def on_the_wire(part: RecordsSlice) -> memoryview | bytes:
+def encoded_slice(part: RecordsSlice) -> memoryview | bytes:
+    """Return the bytes, or the reference to them, as they are sent to the proxy of the client."""
     return part.reference() if isinstance(part, FarSlice) else part
 
 
 class Elsewhere:
-    """Data of a connection whose client another proxy serves."""
+    """Proxy to which a client is connected, and which holds the records read on its connection."""
 
     def __init__(self, holder: int, forget: Callable[[int], None]) -> None:
         self.holder = holder
-        """Never 0."""
+        """Id of the proxy, never 0."""
         self._forget = forget
 
     def batches(self, data: Buffer, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
@@ -84,11 +88,13 @@ class Elsewhere:
 
 
 ELSEWHERE = OptionalSlot[Elsewhere]()
-"""Store of the records of a connection, for clients of another proxy."""
+"""Where the records of a connection are. None if its client is connected to this proxy."""
 
 
 def holder_of(connection: Connection) -> int:
-    return 0 if (elsewhere := ELSEWHERE.of(connection)) is None else elsewhere.holder
+    """Return the id of the proxy that holds records read on a connection, 0 for this one."""
+    elsewhere = ELSEWHERE.of(connection)
+    return 0 if elsewhere is None else elsewhere.holder
 
 
 def copied_if_small(data: memoryview, copied_below: int) -> memoryview:
@@ -111,6 +117,7 @@ class HeldRecords:
         self._limit_bytes = limit_bytes
         self._chunks: OrderedDict[int, memoryview] = OrderedDict()
         self._names = count(1)
+        """Source of the numbers of chunks."""
 
     def hold(
         self,
@@ -154,5 +161,6 @@ class HeldRecords:
         return None if chunk is None else chunk[decoded.start : decoded.end]
 
     def forget(self, names: Iterable[int]) -> None:
+        """Release the bytes of chunks."""
         for name in names:
             self.bytes -= len(self._chunks.pop(name, b""))

@@ -19,10 +19,11 @@ class ReadsUnderWay(Generic[K, R]):
         return sum(map(len, self._reads.values()))
 
     def begin(self, key: K, read: R) -> None:
+        """Register a read."""
         self._reads.setdefault(key, []).append(read)
 
     def end(self, key: K, read: R) -> bool:
-        """False if it was removed before."""
+        """Remove a read. Return False if it was removed before."""
         reads = self._reads.get(key, [])
         if read not in reads:
             return False
@@ -32,6 +33,7 @@ class ReadsUnderWay(Generic[K, R]):
         return True
 
     def of(self, key: K) -> Sequence[R]:
+        """Return the reads of a key in the order in which they began."""
         return self._reads.get(key, ())
 
     def first(self, key: K, suits: Callable[[R], bool]) -> R | None:

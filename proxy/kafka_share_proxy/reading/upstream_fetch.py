@@ -33,6 +33,7 @@ FETCH_VERSION_MAX = 17
 FETCH_VERSION_WITH_IDS = 13
 """First version that names topics by id (KIP-516)."""
 LAST_FETCHED_EPOCH_SINCE = 12
+"""First version with LastFetchedEpoch (KIP-595)."""
 
 SMALL_PART = 2
 """A chunk smaller than 1/SMALL_PART of its response is copied (reading/README.md rule 8)."""
@@ -63,6 +64,7 @@ class PartitionRead(NamedTuple):
     leader_epoch: int
     max_bytes: int
     last_fetched_epoch: int = -1
+    """Leader epoch of the record before `offset`, or -1 (KIP-595)."""
 
 
 class ReadPartition(NamedTuple):
@@ -87,6 +89,7 @@ class RequestedPartition(NamedTuple):
 
 
 def fetch_version(versions: EffectiveVersions) -> int:
+    """Return the highest version of Fetch for the brokers."""
     return min(FETCH_VERSION_MAX, versions.upstream.get(ApiKey.FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
 
 
@@ -106,7 +109,7 @@ def whole_batches(
 
 
 class UpstreamFetch(ABC):
-    """Fetch in flight."""
+    """One Fetch in flight on a client's upstream connection."""
 
     _UNDER_WAY: ClassVar[OptionalSlot[Any]]
 
@@ -132,9 +135,11 @@ class UpstreamFetch(ABC):
 
     @classmethod
     def of(cls, connection: Connection) -> Self | None:
+        """Return the Fetch in flight on a connection."""
         return cls._UNDER_WAY.of(connection)
 
     def requested(self) -> list[RequestedPartition]:
+        """Return the reads as entries of a request."""
         with_epoch = self._version >= LAST_FETCHED_EPOCH_SINCE
         entry = messages.FetchRequest.FetchPartition
         return [
@@ -182,9 +187,9 @@ class UpstreamFetch(ABC):
             body = registry.request(ApiKey.FETCH, self._version).encode(request)
             self._response = self._connection.send_request(ApiKey.FETCH, self._version, body)
         except Exception:
-            self._over()  # otherwise other readers would wait for a request that was never sent
+            self._finish()  # otherwise other readers would wait for a request that was never sent
             raise
-        self._response.on_settled(self._arrived)
+        self._response.on_settled(self._on_response)
 
     @property
     def _by_id(self) -> bool:
@@ -193,13 +198,13 @@ class UpstreamFetch(ABC):
     def _topic(self, read: PartitionRead) -> bytes | str:
         return read.key.topic_id if self._by_id else read.name
 
-    def _arrived(self) -> None:
+    def _on_response(self) -> None:
         try:
             self._take_in(self._response.result())
         except ProxyError as failure:
             self.failure = failure
         finally:
-            self._over()
+            self._finish()
 
     def _take_in(self, body: memoryview) -> None:
         response = registry.codec_of(messages.FetchResponse, self._version).decode(body)
@@ -227,7 +232,7 @@ class UpstreamFetch(ABC):
         batches, records = whole_batches(self._connection, data, read.offset, response_bytes // SMALL_PART)
         self._partitions.append(ReadPartition(read, partition, is_refused, batches, records))
 
-    def _over(self) -> None:
+    def _finish(self) -> None:
         """End the Fetch, even after an error."""
         if self._UNDER_WAY.of(self._connection) is self:
             self._UNDER_WAY.forget(self._connection)

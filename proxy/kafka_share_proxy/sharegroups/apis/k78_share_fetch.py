@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.waiting import wait_until
-from kafka_share_proxy.reading.far_records import on_the_wire
+from kafka_share_proxy.reading.far_records import encoded_slice
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.share_requests import (
     NO_HINT,
@@ -189,7 +189,7 @@ def _entry(
         error_code=result.error,
         acknowledge_error_code=acknowledged,
         current_leader=messages.ShareFetchResponse.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]),
-        records=on_the_wire(result.records),
+        records=encoded_slice(result.records),
         acquired_records=[
             messages.ShareFetchResponse.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
             for first, last, count in result.acquired

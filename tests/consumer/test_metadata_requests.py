@@ -167,7 +167,7 @@ def test_weights_of_slots_are_requested_only_where_an_assignor_needs_them() -> N
     response = registry.message("MetadataResponse")
     topics = [
         response.MetadataResponseTopic(name="p", topic_id=b"p" * 16, partitions=[], unknown_tags=tags)
-        for tags in [(slot_weights.written([0.75, 0.25]),)]
+        for tags in [(slot_weights.tag_of([0.75, 0.25]),)]
     ]
     topics.append(response.MetadataResponseTopic(name="q", topic_id=b"q" * 16, partitions=[]))
     weighing.on_response(request, response(brokers=[], topics=topics), NOW)

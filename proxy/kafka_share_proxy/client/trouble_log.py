@@ -28,7 +28,7 @@ PATIENCE_S = {
     TroubleKind.GROUP: 1.0,
     TroubleKind.REQUEST: 5.0,
 }
-"""Time for which a trouble must last before it is logged(client/README.md rule 31)."""
+"""Time for which a trouble must last before it is logged (client/README.md rule 31)."""
 
 _LOST = (
     ("max.poll.interval", "Poll more often, or raise max_poll_interval_s"),

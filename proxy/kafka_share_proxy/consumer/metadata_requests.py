@@ -278,7 +278,7 @@ class MetadataRequests:
                 if known.epoch > leader.epoch:
                     leaders[number] = known
         replicas = {each.partition_index: tuple(each.replica_nodes) for each in topic.partitions}
-        weights = slot_weights.read(topic.unknown_tags)
+        weights = slot_weights.weights_in(topic.unknown_tags)
         return KnownTopic(bytes(topic.topic_id), leaders, topic.is_internal, replicas, weights)
 
     def _failed(self, failure: RequestFailure, now: float) -> list[BackgroundEvent]:

@@ -23,7 +23,7 @@ head and responds immediately. Otherwise both sides would wait.
 def negotiation(broker: Address, client: str) -> Generator[Query, Any, messages.ApiVersionsResponse]:
     """Yield ApiVersions requests until the broker responds with its versions, which are returned.
 
-    The caller sends each response into the generator.Raises RemoteProtocolError if there is no common version, or for
+    The caller sends each response into the generator. Raises RemoteProtocolError if there is no common version, or for
     any other error code.
     """
     request = messages.ApiVersionsRequest(client_software_name=client, client_software_version="1")

@@ -16,19 +16,22 @@ TAG = 27502
 
 Tag = tuple[int, bytes]
 REQUESTED: Tag = (TAG, b"")
+"""Tagged field of a request."""
 
 
 def is_requested(unknown_tags: Tags) -> bool:
+    """Return True if a Metadata request has the tagged field."""
     return any(tag == TAG for tag, _ in unknown_tags)
 
 
-def written(weights: Sequence[float]) -> Tag:
+def tag_of(weights: Sequence[float]) -> Tag:
+    """Return the tagged field with these weights."""
     message = messages.SlotWeights
     return TAG, registry.codec_of(message, 0).encode(message(weights=list(weights)))
 
 
-def read(unknown_tags: Tags) -> tuple[float, ...]:
-    """Return the weights of the slots; empty if there are none, or they cannot be decoded: a client then counts
+def weights_in(unknown_tags: Tags) -> tuple[float, ...]:
+    """Return the weights of the slots. Empty if there are none, or they cannot be decoded: a client then counts
     partitions.
     """
     for tag, content in unknown_tags:

@@ -151,6 +151,7 @@ def test_weights_of_a_plan_are_sent_to_clients_that_request_them(world):
     }
     shown[0] = world.metadata(*names, version=12)
     weights = {
-        version: [slot_weights.read(topics[name].unknown_tags) for name in names] for version, topics in shown.items()
+        version: [slot_weights.weights_in(topics[name].unknown_tags) for name in names]
+        for version, topics in shown.items()
     }
     assert weights == {9: [(0.75, 0.25), (), (), ()], 12: [(0.75, 0.25), (), (), ()], 0: [(), (), (), ()]}

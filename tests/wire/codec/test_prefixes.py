@@ -31,7 +31,7 @@ CLIENT_IDS = (None, "", "client-1", "ü" * 200)
 HEADER_TAGS = ((), ((9, b"x" * 200), (70, b"")))
 EVERY_VERSION = repeated("key, version", VERSIONS)
 
-Wanted = tuple[prefixes.Wish, Callable[[Any], Any]]
+Wanted = tuple[prefixes.RequestedValue, Callable[[Any], Any]]
 """A wish, and how its value is had from the decoded message."""
 
 
@@ -81,13 +81,13 @@ def frame_of(key: int, version: int, seed: object, tags: bool = True) -> tuple[A
     return message, headers.encode_request_header(header) + registry.request(key, version).encode(message)
 
 
-def same(wish: prefixes.Wish, actual: Any, expected: Any) -> bool:
+def same(wish: prefixes.RequestedValue, actual: Any, expected: Any) -> bool:
     if isinstance(wish, ArrayAt):
         return bool(actual[1] == (-1 if expected is None else len(expected)))
     return bool(actual == expected)
 
 
-def readers(key: int, version: int) -> list[tuple[prefixes.Wish, PrefixReader, Callable[[Any], Any]]]:
+def readers(key: int, version: int) -> list[tuple[prefixes.RequestedValue, PrefixReader, Callable[[Any], Any]]]:
     return [(wish, prefixes.of_request(key, version, wish), value) for wish, value in wishes(key, version)]
 
 

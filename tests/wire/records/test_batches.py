@@ -136,7 +136,11 @@ def test_a_slice_is_a_table_of_the_same_batches() -> None:
     assert (part[0], part[-1], len(part)) == (whole[3], whole[6], 4)
     assert list(part[1:9]) == list(whole[4:7])
     assert BatchTable(part.rows)[0] == whole[3]
-    assert list(part.kinds) == [(batch.magic, batch.attributes & 0xFF) for batch in part] == [(2, 0x10)] * 4
+    assert (
+        list(part.magics_and_attributes)
+        == [(batch.magic, batch.attributes & 0xFF) for batch in part]
+        == [(2, 0x10)] * 4
+    )
     assert (whole.records_count, part.records_count, len(whole[5:2])) == (10, 4, 0)
     for index in (4, -5):
         with pytest.raises(IndexError):

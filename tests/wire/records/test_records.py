@@ -87,7 +87,7 @@ def test_extension_writes_what_the_python_fallback_writes(monkeypatch: pytest.Mo
         for base_offset, codec in ((0, 0), (7, compression.ZSTD), (1 << 40, compression.LZ4)):
             built = records.build_batch(base_offset, small_records, codec=codec, **numbers)
             with monkeypatch.context() as patched:
-                patched.setattr(records, "_small", records._never)
+                patched.setattr(records, "_build_small", records._not_built)
                 assert records.build_batch(base_offset, small_records, codec=codec, **numbers) == built
 
 

@@ -89,7 +89,7 @@ async def _show(views: ViewServices, call: Call[messages.MetadataRequest], topic
 
 def _weights(catalog: ViewCatalog, outcome: ViewOutcome) -> tuple[slot_weights.Tag, ...]:
     plan = None if outcome.name.plan is None else catalog.plan(outcome.name.plan)
-    return () if plan is None or not plan.weights else (slot_weights.written(plan.weights),)
+    return () if plan is None or not plan.weights else (slot_weights.tag_of(plan.weights),)
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: may_name_view(views.catalog))

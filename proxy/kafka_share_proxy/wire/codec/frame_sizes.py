@@ -13,6 +13,7 @@ REQUEST_HEAD = struct.Struct(">i4si")
 """Size, API key and version as four bytes, correlation id."""
 
 RESPONSE_HEAD = struct.Struct(">ii")
+"""Size, correlation id."""
 
 SIZE = struct.Struct(">i")
 
@@ -41,6 +42,7 @@ _HTTP_WORDS = (
 
 
 def wrong_size(size: int, largest: int, smallest: int) -> RemoteProtocolError:
+    """Return the error for a frame size outside of these limits, in bytes."""
     other_protocol = hint(SIZE.pack(size))
     if other_protocol:
         return RemoteProtocolError(f"no Kafka frame but {other_protocol}")

@@ -1,4 +1,4 @@
-"""Reference layouts, declared with construct(wire/README.md rules 4 and 20)."""
+"""Reference layouts, declared with construct (wire/README.md rules 4 and 20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages after a number of two bytes.
+"""Messages that begin with a number of two bytes.
 
 Stored values, and messages between proxies, begin with their version. Keys of stored records begin with their type.
 """
@@ -18,6 +18,7 @@ NUMBER_BYTES = 2
 
 
 def number_in(data: bytes) -> int:
+    """Return the number before a message."""
     return int.from_bytes(data[:NUMBER_BYTES], "big", signed=True)
 
 

@@ -47,7 +47,7 @@ class Unread(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldOf:
-    """The value of a number, a string or an id."""
+    """Value of a field: a number, a string or an id."""
 
     name: str
 
@@ -80,50 +80,51 @@ class EachOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyBegins:
-    """Check whether a string field of any array element begins with `prefix`. Faster than `EachOf`."""
+    """Test if a string field of any array element begins with `prefix`, faster than by `EachOf`."""
 
     array: str
     field: str
     prefix: str
 
 
-Wish = FieldOf | PlaceOf | ArrayAt | EachOf | AnyBegins
+RequestedValue = FieldOf | PlaceOf | ArrayAt | EachOf | AnyBegins
+"""Value that a reader returns."""
 
 
 class PrefixReader(Protocol):
     """A generated reader of the first fields of a request."""
 
-    def __call__(self, buf: Buffer, end: int = SIZE_UNKNOWN, most: int = ELEMENTS_MAX, p: int = 0) -> Any:
-        """Raises RemoteProtocolError.
+    def __call__(self, buf: Buffer, end: int = SIZE_UNKNOWN, elements_max: int = ELEMENTS_MAX, p: int = 0) -> Any:
+        """Return the requested values, or `Unread`. Raises RemoteProtocolError.
 
         Args:
             buf: the bytes received so far, and nothing else.
             end: end of the message, as a position in `buf`. Once all of it is received, MORE_BYTES becomes an error.
-            most: maximum number of array elements to iterate over; TOO_MANY above.
+            elements_max: maximum number of array elements to iterate over; TOO_MANY above.
             p: position of the first byte to read: a request's header (its API key), a body, or an element.
         """
 
 
 @cache
-def of_request(key: int, version: int, *wishes: Wish) -> PrefixReader:
+def of_request(key: int, version: int, *requested: RequestedValue) -> PrefixReader:
     """Return a reader of a request frame without its size.
 
     Raises UnknownVersion, or LocalProtocolError if the request has no such field in this version.
     """
     spec = registry.versioned_request_spec(key, version)
-    return _Writer(spec, version, wishes).reader(headers.request_header_version(key, version))
+    return _ReaderGenerator(spec, version, requested).reader(headers.request_header_version(key, version))
 
 
 @cache
-def of_body(message: str, version: int, *wishes: Wish) -> PrefixReader:
+def of_body(message: str, version: int, *requested: RequestedValue) -> PrefixReader:
     """Raises SchemaError, or LocalProtocolError if the message has no such field in this version."""
-    return _Writer(specs.load(message), version, wishes).reader(None)
+    return _ReaderGenerator(specs.load(message), version, requested).reader(None)
 
 
 @cache
 def of_element(message: str, version: int, array: str, field: str) -> PrefixReader:
     """Return a reader of (value of the field, end of the element). Raises as `of_body`."""
-    return _Writer(specs.load(message), version, ()).element_reader(array, field)
+    return _ReaderGenerator(specs.load(message), version, ()).element_reader(array, field)
 
 
 @cache
@@ -222,18 +223,18 @@ def _where(key: int, version: int, field_kind: str, is_it: Callable[[FieldSpec],
     raise LocalProtocolError(f"{spec.name} v{version} has no {field_kind}")
 
 
-class _Writer(Skipper):
-    """Generator of the source of `read(buf, end, most, p)`."""
+class _ReaderGenerator(Skipper):
+    """Generator of the source of `read(buf, end, elements_max, p)` (`PrefixReader`)."""
 
-    def __init__(self, spec: MessageSpec, version: int, wishes: Sequence[Wish]) -> None:
+    def __init__(self, spec: MessageSpec, version: int, requested: Sequence[RequestedValue]) -> None:
         super().__init__(spec, version)
-        self._requested = wishes
-        self._untagged = any(isinstance(wish, EachOf) and wish.untagged for wish in wishes)
+        self._requested = requested
+        self._untagged = any(isinstance(wanted, EachOf) and wanted.untagged for wanted in requested)
         names = self.source.names
         names.update({kind.name: kind for kind in Unread})
         names.update(SIZE_UNKNOWN=SIZE_UNKNOWN, ELEMENTS_MAX=ELEMENTS_MAX)
         names.update(struct_error=struct.error, RemoteProtocolError=RemoteProtocolError)
-        names.update(short=partial(_short, str(self)), malformed=partial(_malformed, str(self)))
+        names.update(short=partial(_ends_early, str(self)), malformed=partial(_malformed, str(self)))
 
     def __str__(self) -> str:
         return f"{self.spec.name} v{self.version}"
@@ -242,8 +243,8 @@ class _Writer(Skipper):
         with self.reading():
             if header_version is not None:
                 self.header(header_version)
-            values = self.wishes()
-            self.line(f"return {', '.join(values[wish] for wish in self._requested)}")
+            values = self.read_requested()
+            self.line(f"return {', '.join(values[wanted] for wanted in self._requested)}")
         return self.source.function("read")
 
     def element_reader(self, array: str, name: str) -> PrefixReader:
@@ -253,13 +254,13 @@ class _Writer(Skipper):
         with self.reading():
             values, rest = self.element(field.struct, (name,))
             self.rest_of(field.struct, rest)
-            self.unless_come()
+            self.require_received()
             self.line(f"return {values[0]}, p")
         return self.source.function("read")
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        with self.block("def read(buf, end=SIZE_UNKNOWN, most=ELEMENTS_MAX, p=0):"):
+        with self.block("def read(buf, end=SIZE_UNKNOWN, elements_max=ELEMENTS_MAX, p=0):"):
             self.line("received = len(buf)")
             with self.block("try:"):
                 yield
@@ -276,36 +277,40 @@ class _Writer(Skipper):
         self.struct(spec.root)
         self.source.spec, self.source.version, self.version = *own, own[1]
 
-    def wishes(self) -> dict[Wish, str]:
-        values: dict[Wish, str] = {}
+    def read_requested(self) -> dict[RequestedValue, str]:
+        """Write the code that reads the values. Return the variable of each."""
+        values: dict[RequestedValue, str] = {}
         if not self._requested:
-            self.unless_come()
+            self.require_received()
             return values
         for field in self.source.plain_fields(self.spec.root):
-            values |= self.wished(field, [wish for wish in self._requested if _name(wish) == field.name])
+            values |= self.read_from(field, [wanted for wanted in self._requested if _name(wanted) == field.name])
             if len(values) == len(self._requested):
                 return values
         raise LocalProtocolError(f"{self} has no {', '.join(_name(w) for w in self._requested if w not in values)}")
 
-    def wished(self, field: FieldSpec, wishes: list[Wish]) -> dict[Wish, str]:
-        names: dict[Wish, str] = {wish: self.place(field) for wish in wishes if isinstance(wish, PlaceOf)}
-        remaining = [wish for wish in wishes if not isinstance(wish, PlaceOf)]
+    def read_from(self, field: FieldSpec, requested: list[RequestedValue]) -> dict[RequestedValue, str]:
+        """Write the code that reads or skips a field. Return the variable of each value requested of it."""
+        names: dict[RequestedValue, str] = {
+            wanted: self.place(field) for wanted in requested if isinstance(wanted, PlaceOf)
+        }
+        remaining = [wanted for wanted in requested if not isinstance(wanted, PlaceOf)]
         if not remaining:
             self.value(field)
             return names
         if len(remaining) > 1:
-            raise LocalProtocolError(f"{self}: {field.name} is wanted twice")
-        names[remaining[0]] = self.wish(field, remaining[0])
+            raise LocalProtocolError(f"{self}: {field.name} is requested twice")
+        names[remaining[0]] = self.read_value(field, remaining[0])
         return names
 
-    def wish(self, field: FieldSpec, wish: FieldOf | ArrayAt | EachOf | AnyBegins) -> str:
-        if isinstance(wish, FieldOf):
+    def read_value(self, field: FieldSpec, wanted: FieldOf | ArrayAt | EachOf | AnyBegins) -> str:
+        if isinstance(wanted, FieldOf):
             return self.scalar(field, nullable=field.is_nullable(self.version))
-        if wish is not self._requested[-1]:
+        if wanted is not self._requested[-1]:
             raise LocalProtocolError(f"{self}: nothing can be read after {field.name}")
-        if isinstance(wish, ArrayAt):
+        if isinstance(wanted, ArrayAt):
             return self.array_at(field)
-        return self.each_of(field, wish) if isinstance(wish, EachOf) else self.any_begins(field, wish)
+        return self.each_of(field, wanted) if isinstance(wanted, EachOf) else self.any_begins(field, wanted)
 
     def place(self, field: FieldSpec) -> str:
         position_name = self.fresh("v")
@@ -328,11 +333,12 @@ class _Writer(Skipper):
             self.line(f"{value} = None" if nullable else f"raise P.refusal({field.name!r}, -1, end - p)")
         with self.block("else:"):
             self.line(f"p += {n}")
-            self.unless_come()
+            self.require_received()
             self.line(f"{value} = str(buf[p - {n}:p], 'utf-8')")
         return value
 
-    def unless_come(self) -> None:
+    def require_received(self) -> None:
+        """Write the check that the bytes up to `p` were received."""
         self.flush()
         with self.block("if p > received:"):
             self.line("raise IndexError")
@@ -344,15 +350,15 @@ class _Writer(Skipper):
         self.line(f"{value} = {value}, {n}, p")
         return value
 
-    def each_of(self, field: FieldSpec, wish: EachOf) -> str:
+    def each_of(self, field: FieldSpec, wanted: EachOf) -> str:
         values_name, countdown = self.fresh("v"), self.fresh("l")
         n = self.count(field)
         self.counted(n)
         self.line(f"{values_name} = None if {n} < 0 else []")
         with self.block(f"for {countdown} in range({n}, 0, -1):"):
-            values, rest = self.values_of(field, wish)
+            values, rest = self.values_of(field, wanted)
             self.line(f"{values_name}.append({values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'})")
-            if not wish.untagged:
+            if not wanted.untagged:
                 with self.block(f"if {countdown} == 1:"):
                     self.line("break")
             if field.struct is not None:
@@ -360,45 +366,45 @@ class _Writer(Skipper):
             self.flush()
         return values_name
 
-    def any_begins(self, field: FieldSpec, wish: AnyBegins) -> str:
+    def any_begins(self, field: FieldSpec, wanted: AnyBegins) -> str:
         if field.struct is None:
             raise LocalProtocolError(f"{self}: {field.name} has no structures")
         result_name, countdown = self.fresh("v"), self.fresh("l")
-        self.source.names["prefix"], size = wish.prefix.encode(), len(wish.prefix.encode())
+        self.source.names["prefix"], size = wanted.prefix.encode(), len(wanted.prefix.encode())
         n = self.count(field)
         self.counted(n)
         self.line(f"{result_name} = False")
         with self.block(f"for {countdown} in range({n}, 0, -1):"):
-            rest = self.beginning(field.struct, wish)
+            rest = self.beginning(field.struct, wanted)
             with self.block(f"if buf[start:start + {size}] == prefix and start + {size} <= p:"):
                 self.line(f"{result_name} = True")
                 self.line("break")
             with self.block(f"if {countdown} == 1:"):
-                self.unless_come()
+                self.require_received()
                 self.line("break")
             self.rest_of(field.struct, rest)
             self.flush()
         return result_name
 
-    def beginning(self, struct_: StructSpec, wish: AnyBegins) -> list[FieldSpec]:
+    def beginning(self, struct_: StructSpec, wanted: AnyBegins) -> list[FieldSpec]:
         """Skip up to the end of the string, which begins at `start`. Return the fields after it."""
         fields = self.source.plain_fields(struct_)
         for index, field in enumerate(fields):
-            if field.name == wish.field and field.type == "string" and not field.is_array:
+            if field.name == wanted.field and field.type == "string" and not field.is_array:
                 n = self.length(field, short=True)
                 self.line("start = p")
                 with self.block(f"if {n} > 0:"):
                     self.line(f"p += {n}")
                 return fields[index + 1 :]
             self.value(field)
-        raise LocalProtocolError(f"{self}: {struct_.name} has no string {wish.field}")
+        raise LocalProtocolError(f"{self}: {struct_.name} has no string {wanted.field}")
 
-    def values_of(self, field: FieldSpec, wish: EachOf) -> tuple[list[str], list[FieldSpec]]:
-        if bool(wish.fields) != (field.struct is not None):
+    def values_of(self, field: FieldSpec, wanted: EachOf) -> tuple[list[str], list[FieldSpec]]:
+        if bool(wanted.fields) != (field.struct is not None):
             raise LocalProtocolError(f"{self}: {field.name} is not a list of such elements")
         if field.struct is None:
             return [self.scalar(field, nullable=False)], []
-        return self.element(field.struct, wish.fields)
+        return self.element(field.struct, wanted.fields)
 
     def element(self, struct_: StructSpec, names: Sequence[str]) -> tuple[list[str], list[FieldSpec]]:
         """Read up to the last of these fields. Return the names of the values, and the fields after it."""
@@ -419,8 +425,8 @@ class _Writer(Skipper):
             self.tags(struct_)
 
     def counted(self, n: str) -> None:
-        self.line(f"most -= {n}")
-        with self.block("if most < 0:"):
+        self.line(f"elements_max -= {n}")
+        with self.block("if elements_max < 0:"):
             self.line("return TOO_MANY")
 
     def some_tags(self, t: str, struct_: StructSpec) -> None:
@@ -438,11 +444,11 @@ class _Writer(Skipper):
             super().not_of_fixed_size(field, n, size)
 
 
-def _name(wish: Wish) -> str:
-    return wish.array if isinstance(wish, EachOf | AnyBegins) else wish.name
+def _name(wanted: RequestedValue) -> str:
+    return wanted.array if isinstance(wanted, EachOf | AnyBegins) else wanted.name
 
 
-def _short(message: str, received: int, end: int) -> Unread:
+def _ends_early(message: str, received: int, end: int) -> Unread:
     if received >= end:
         raise _malformed(message, "it ends too early")
     return Unread.MORE_BYTES

@@ -27,8 +27,7 @@ CODES = {
 """struct codes of the types with a fixed size."""
 
 NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d"}
-"""Types whose arrays are read and written by one Struct."""
-
+"""Types whose arrays are read and written by one Struct, with its codes."""
 
 PAUSE_EVERY = 128
 """Array elements between two pauses of a function that works in slices; a power of two."""
@@ -67,20 +66,24 @@ class Source:
             self.line("yield")
 
     def pause(self) -> None:
+        """Count one element, and yield after every `PAUSE_EVERY`."""
         self.line("done += 1")
         with self.block(f"if not done & {PAUSE_EVERY - 1}:"):
             self.line("yield")
 
     def fresh(self, prefix: str) -> str:
+        """Return a new variable name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
     def struct(self, codes: str, method: str) -> str:
+        """Return the name of a method of the Struct with these codes."""
         name = f"{method[0]}_{codes.replace('?', 't')}"
         self.names[name] = getattr(Struct(">" + codes), method)
         return name
 
     def numbers(self, kind: str, front: str = "") -> str:
+        """Return the name of the Structs for arrays of numbers after values with the codes `front`."""
         name = f"N_{front.replace('?', 't')}_{kind}"
         self.names.setdefault(name, primitives.ArrayStructs(NUMBERS[kind], front))
         return name
@@ -89,6 +92,7 @@ class Source:
         return "\n".join(self._lines) + "\n"
 
     def function(self, name: str) -> Callable[..., Any]:
+        """Compile the source, and return the function of this name."""
         code = compile(self.text(), f"<{self.spec.name} v{self.version}: {name}>", "exec")
         exec(code, self.names)  # noqa: S102  # from our own definitions
         compiled: Callable[..., Any] = self.names[name]
@@ -120,6 +124,7 @@ class Source:
         return self._min_sizes[struct.name]
 
     def min_element(self, field: FieldSpec) -> int:
+        """Return the minimum size in bytes of a value, or of one element of an array."""
         if field.struct is not None:
             return self.min_size(field.struct)
         if field.type in FIXED_SIZES:

@@ -10,6 +10,7 @@ _BITS_MAX = 64
 
 
 def varlong(value: int) -> bytes:
+    """Encode a number of at most 64 bits."""
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:
         return bytes((zigzag,))
@@ -24,7 +25,7 @@ def varlong(value: int) -> bytes:
 def read_varlong(buffer: Any, position: int) -> tuple[int, int]:
     """Return (value, position after it).
 
-    Raises RemoteProtocolError if it has more bits, IndexError if the buffer ends within it.
+    Raises RemoteProtocolError if it has more than 64 bits, IndexError if the buffer ends within it.
     """
     zigzag = 0
     for shift in range(0, _BITS_MAX + 6, 7):

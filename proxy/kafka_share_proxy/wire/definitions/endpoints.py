@@ -46,6 +46,7 @@ Locator = Callable[[Any, int], list[Endpoint]]
 
 @cache
 def carriers() -> frozenset[int]:
+    """Return the keys of the APIs whose responses contain addresses in any version."""
     return frozenset(key for key in registry.API_KEYS if _carrying(registry.response_spec(key)))
 
 
@@ -58,13 +59,13 @@ def locator(key: int, version: int) -> Locator | None:
     if not registry.response_mentions(key, "host"):
         return None
     spec = registry.versioned_response_spec(key, version)
-    if not _Walker(spec, version).carries(spec.root):
+    if not _LocatorGenerator(spec, version).carries(spec.root):
         return None
     locate: Callable[[Any, int, int], list[Endpoint]] | None = None
 
-    def guarded(buffer: Any, offset: int) -> list[Endpoint]:
+    def locate_endpoints(buffer: Any, offset: int) -> list[Endpoint]:
         nonlocal locate
-        locate = locate or _Walker(spec, version).message().function("locate")
+        locate = locate or _LocatorGenerator(spec, version).message().function("locate")
         try:
             endpoints_located: list[Endpoint] = locate(buffer, offset, len(buffer))
         except (IndexError, struct.error) as error:
@@ -73,16 +74,16 @@ def locator(key: int, version: int) -> Locator | None:
             raise RemoteProtocolError(f"{spec.name} v{version}: a host is not UTF-8") from error
         return endpoints_located
 
-    return guarded
+    return locate_endpoints
 
 
 def in_tagged_field(key: int, version: int) -> bool:
     """True if only `splice` may replace such an address."""
     spec = registry.response_spec(key)
-    walker = _Walker(spec, version)
+    generator = _LocatorGenerator(spec, version)
     structs = (spec.root, *spec.structs.values())
     return any(
-        field.is_tagged(version) and field.struct is not None and walker.carries(field.struct)
+        field.is_tagged(version) and field.struct is not None and generator.carries(field.struct)
         for struct_ in structs
         for field in struct_.fields
     )
@@ -102,7 +103,7 @@ def _layout(key: int, version: int) -> tuple[bool, str]:
 
 
 def encode(key: int, version: int, host: str, port: int) -> bytes:
-    """Raises LocalProtocolError if the response carries no address, or this one cannot be encoded."""
+    """Encode an address as in a response. Raises LocalProtocolError if that has no address, or this one is invalid."""
     compact, code = _layout(key, version)
     encoded = host.encode()
     if len(encoded) > primitives.STRING_MAX:
@@ -153,7 +154,7 @@ def _carrying(spec: MessageSpec) -> list[StructSpec]:
     return structs
 
 
-class _Walker(Skipper):
+class _LocatorGenerator(Skipper):
     """Generator of the source of `locate(buf, p, end)`."""
 
     def __init__(self, spec: MessageSpec, version: int) -> None:

@@ -15,12 +15,17 @@ class GroupPlace(NamedTuple):
 
     is_flexible: bool
     is_listed: bool
+    """True if it is the first field of the elements of an array."""
     strings_before: int
+    """Number of strings that precede the group id, or the array."""
 
 
 @cache
 def group_place(key: int, version: int) -> GroupPlace:
-    """Raises UnknownVersion, or LocalProtocolError if there is no group id, or other fields than strings precede it."""
+    """Return the position of the group id.
+
+    Raises UnknownVersion, or LocalProtocolError if there is no group id, or other fields than strings precede it.
+    """
     spec = registry.versioned_request_spec(key, version)
     source = Source(spec, version)
     is_flexible = version in spec.flexible

@@ -16,7 +16,7 @@ from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.compression import NONE
-from kafka_share_proxy.wire.records.records import BatchFacts
+from kafka_share_proxy.wire.records.records import BatchProperties
 
 try:
     from kafka_share_proxy.wire.records import _batches
@@ -29,8 +29,9 @@ BUILT_VERSION = 2
 ROW = Struct("<qqqqIIiihbx")
 """Fields of `Batch`, in their order. Proxies exchange rows in this format too."""
 KEPT, ABORTED, MARKER = range(3)
+"""Fate of a batch under read_committed: its records are returned, belong to an aborted transaction, or are a marker."""
 _ONLY_MARKERS = bytes.maketrans(bytes((ABORTED, MARKER)), bytes((KEPT, ABORTED)))
-"""Fates of a batch under read_committed."""
+"""Translation of fates so that `_ranges` returns the ranges of markers."""
 
 _BASE_AT, _LAST_AT, _ATTRIBUTES_AT, _MAGIC_AT = 0, 8, 48, 50
 """Byte positions in a row."""
@@ -55,7 +56,7 @@ class BatchFields(NamedTuple):
     magic: int
 
 
-class Batch(BatchFields, BatchFacts):
+class Batch(BatchFields, BatchProperties):
     """Header of one batch. For magic 0 and 1, of one message, with Kafka's "none" for missing fields."""
 
     __slots__ = ()
@@ -127,15 +128,17 @@ class BatchTable(Sequence[Batch]):
 
     @property
     def records_count(self) -> int:
+        """Number of records of all batches."""
         return _count(self.rows)
 
     @property
-    def kinds(self) -> Iterable[tuple[int, int]]:
+    def magics_and_attributes(self) -> Iterable[tuple[int, int]]:
+        """Magic and lower byte of the attributes of each batch."""
         rows = self.rows
         return zip(rows[_MAGIC_AT :: ROW.size], rows[_ATTRIBUTES_AT :: ROW.size], strict=True)
 
     def widened(self, fetch_offset: int) -> BatchTable:
-        """Adjust the first offsets of compressed wrappers, as `split_complete`."""
+        """Return the table with the first offsets of compressed wrappers, as `split_complete` sets them."""
         return BatchTable(_widened(self.rows, fetch_offset))
 
     def fates(self, aborted: Iterable[AbortedTransaction] | None) -> bytes:
@@ -144,6 +147,7 @@ class BatchTable(Sequence[Batch]):
         return _fates(self.rows, b"".join([_TRANSACTION.pack(*each) for each in listed]))
 
     def aborted_ranges(self, aborted: Sequence[AbortedTransaction] | None) -> list[tuple[int, int]]:
+        """Return the offsets (first, last) of batches of aborted transactions."""
         return _ranges(self.rows, self.fates(aborted)) if aborted else []
 
     def marker_ranges(self) -> list[tuple[int, int]]:

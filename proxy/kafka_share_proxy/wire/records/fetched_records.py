@@ -39,8 +39,11 @@ class FetchedRecords(NamedTuple):
 
 @dataclass
 class _Response:
+    """Records field of one partition, read from a position on."""
+
     data: Buffer
     position: int
+    """Offset of the next record for the consumer."""
     check_crcs: bool
     decompressed_max: int
 
@@ -71,9 +74,9 @@ class _Response:
             raise RemoteProtocolError(f"the checksum of the record batch at offset {batch.base_offset} is wrong")
         if batch.last_offset < self.position:
             return None
-        return self._fetched(self._opened(source) if fate == KEPT else LazyRecords(), batch)
+        return self._fetched(self._converted(source) if fate == KEPT else LazyRecords(), batch)
 
-    def _opened(self, source: memoryview) -> LazyRecords:
+    def _converted(self, source: memoryview) -> LazyRecords:
         whole = legacy.as_batch(source, self.decompressed_max)
         header = records.read_header(whole)
         return LazyRecords(*records.find_records(whole, header, self.decompressed_max), header.timestamp_type)
@@ -137,7 +140,7 @@ def _whole_batches(data: Buffer) -> tuple[BatchTable, RemoteProtocolError | None
 def _runs(table: BatchTable, fates: bytes) -> Iterator[tuple[int | None, int, int]]:
     """Yield (None, begin, end) for runs of uncompressed batches to keep, and (fate, begin, end) for others."""
     begin = end = 0
-    for (fate, (magic, attributes)), group in groupby(zip(fates, table.kinds, strict=True)):
+    for (fate, (magic, attributes)), group in groupby(zip(fates, table.magics_and_attributes, strict=True)):
         end += sum(1 for _ in group)
         is_plain = fate == KEPT and magic == 2 and not attributes & records.COMPRESSION_MASK
         while begin < end:

@@ -24,6 +24,7 @@ _OFFSET = Struct(">q")
 
 
 def murmur2(data: bytes) -> int:
+    """Return the hash as an unsigned number of 32 bits."""
     length = len(data)
     value = (_SEED ^ length) & _MASK
     whole = length & ~3
@@ -55,7 +56,7 @@ def murmur64(data: bytes) -> int:
 
 
 def hash_of_record(key: bytes | None, offset: int) -> int:
-    """Use the 8 bytes of the offset for a record without a key."""
+    """Return the murmur2 hash of a record's key, or of the 8 bytes of its offset if it has no key."""
     return murmur2(_OFFSET.pack(offset) if key is None else key)
 
 

@@ -29,10 +29,11 @@ _ATTRIBUTES_AT = 22
 """Position of the lower byte of the attributes in a batch of magic 2."""
 
 Message = tuple[int, int, int, int, bytes | None, bytes | None]
+"""Offset, magic, attributes, timestamp, key, value."""
 
 
 def as_batch(message: memoryview, decompressed_max: int) -> bytes:
-    """Return an uncompressed batch of magic 2.
+    """Convert one message, or one compressed wrapper, to an uncompressed batch of magic 2.
 
     Raises RemoteProtocolError if the bytes are not such a message, or it is too large when decompressed, or
     CodecMissing.
@@ -43,13 +44,13 @@ def as_batch(message: memoryview, decompressed_max: int) -> bytes:
     offset, magic, attributes, timestamp, key, value = messages[0]
     is_append_time = magic == 1 and bool(attributes & TIMESTAMP_TYPE_MASK)
     if not attributes & COMPRESSION_MASK:
-        opened = [Record(key, value, (), timestamp, offset)]
+        converted = [Record(key, value, (), timestamp, offset)]
     else:
-        opened = list(_unwrapped(offset, magic, attributes, value, decompressed_max))
+        converted = list(_unwrapped(offset, magic, attributes, value, decompressed_max))
         if is_append_time:
-            opened = [record._replace(timestamp=timestamp) for record in opened]
-    _check_offsets([record.offset for record in opened], offset)
-    batch = bytearray(records.build_batch(opened[0].offset, opened, last_offset=offset))
+            converted = [record._replace(timestamp=timestamp) for record in converted]
+    _check_offsets([record.offset for record in converted], offset)
+    batch = bytearray(records.build_batch(converted[0].offset, converted, last_offset=offset))
     if is_append_time:
         batch[_ATTRIBUTES_AT] |= TIMESTAMP_TYPE_MASK
     return records.seal(bytes(batch))
@@ -71,10 +72,9 @@ def _unwrapped(
     inner = list(_messages(bytes(compression.decompress(codec, value, decompressed_max))))
     if any(one[1] != magic or one[2] & COMPRESSION_MASK for one in inner):
         raise RemoteProtocolError("a compressed message holds one of another magic, or another compressed one")
-    shift = offset - inner[-1][0] if magic == 1 and inner else 0
-    """Inner offsets of magic 1 are relative (KIP-31)."""
-    for position, _, _, timestamp, key, content in inner:
-        yield Record(key, content, (), timestamp, position + shift)
+    shift = offset - inner[-1][0] if magic == 1 and inner else 0  # inner offsets of magic 1 are relative (KIP-31)
+    for inner_offset, _, _, timestamp, key, content in inner:
+        yield Record(key, content, (), timestamp, inner_offset + shift)
 
 
 def _messages(data: bytes) -> Iterator[Message]:

@@ -16,7 +16,7 @@ BUILT_AT_ONCE = 256
 
 
 class LazyRecords(Sequence[Record]):
-    """Records of one batch , built anew on each access. A slice is a LazyRecords too.
+    """Records of one batch, built anew on each access. A slice is a LazyRecords too.
 
     The bytes in which the positions were found must not change while it is in use.
     """

@@ -63,8 +63,8 @@ _CRC_FROM = 21
 _SIZE_MIN = {0: 14, 1: 22, 2: HEADER.size - LOG_OVERHEAD}
 """Smallest size field, by magic (LegacyRecord.RECORD_OVERHEAD_V0 and _V1)."""
 
-_START = Struct(">qi").unpack_from
-_READ = HEADER.unpack_from
+_unpack_start = Struct(">qi").unpack_from
+_unpack_header = HEADER.unpack_from
 _UINT32 = Struct(">I")
 _OFFSET_MAX = (1 << 63) - 1
 _INT64 = Struct(">q")
@@ -85,7 +85,7 @@ class HeaderFields(Protocol):
         """Bytes including the offset and size fields."""
 
 
-class BatchFacts:
+class BatchProperties:
     """Properties derived from the fields of a batch header."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class BatchFacts:
 
 
 @dataclass(slots=True)
-class BatchHeader(BatchFacts):
+class BatchHeader(BatchProperties):
     """Header of one batch, or of one message of magic 0 and 1, with Kafka's "none" for missing fields.
 
     A compressed wrapper of magic 0 or 1 contains only the offset of its last message, also as base_offset.
@@ -156,10 +156,13 @@ class Record(NamedTuple):
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
-    """Raises RemoteProtocolError. A truncated last batch, which is normal, ends the iteration."""
+    """Yield the header of each batch from `position` on. Raises RemoteProtocolError.
+
+    A truncated last batch, which is normal, ends the iteration.
+    """
     end = len(buffer)
     while position + _MAGIC_AT < end:
-        _, length = _START(buffer, position)
+        _, length = _unpack_start(buffer, position)
         magic = buffer[position + _MAGIC_AT]
         if length < _SIZE_MIN.get(magic, 1 << 31):
             raise RemoteProtocolError(f"a record batch of magic {magic} and size {length}")
@@ -171,18 +174,42 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
 
 
 def _read_header(buffer: Buffer, position: int, size: int) -> BatchHeader:
-    values = _READ(buffer, position)
-    base_offset, _, epoch, magic, _, attributes, delta, base_ts, max_ts, pid, pepoch, sequence, count = values
-    if base_offset < 0 or delta < 0 or count < 0 or base_offset > _OFFSET_MAX - delta:
-        raise RemoteProtocolError(f"a record batch at offset {base_offset} with last offset delta {delta}")
-    last = base_offset + delta
+    (
+        base_offset,
+        _,
+        leader_epoch,
+        magic,
+        _,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
+    ) = _unpack_header(buffer, position)
+    if base_offset < 0 or last_offset_delta < 0 or records_count < 0 or base_offset > _OFFSET_MAX - last_offset_delta:
+        raise RemoteProtocolError(f"a record batch at offset {base_offset} with last offset delta {last_offset_delta}")
     return BatchHeader(
-        base_offset, last, position, size, magic, epoch, attributes, base_ts, max_ts, pid, pepoch, sequence, count
+        base_offset,
+        base_offset + last_offset_delta,
+        position,
+        size,
+        magic,
+        leader_epoch,
+        attributes,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
     )
 
 
 def _read_message(buffer: Buffer, position: int, size: int, magic: int) -> BatchHeader:
-    offset = _START(buffer, position)[0]
+    offset = _unpack_start(buffer, position)[0]
     if offset < 0:
         raise RemoteProtocolError(f"a message at offset {offset}")
     attributes = buffer[position + _MAGIC_AT + 1]
@@ -224,7 +251,7 @@ def build_batch(
     placed = list(records)
     attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
     if last_offset is None:
-        small = _small(placed, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
+        small = _build_small(placed, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
         if small is not None:
             return small if codec == compression.NONE else _compressed(small, codec)
     deltas = [r.offset - base_offset if r.offset >= 0 else i for i, r in enumerate(placed)]
@@ -273,20 +300,22 @@ def _compressed(batch: bytes, codec: int) -> bytes:
     return seal(batch[:_SIZE_AT] + size + batch[LOG_OVERHEAD : HEADER.size] + body)
 
 
-def _never(*_: object) -> None: ...
+def _not_built(*_: object) -> None:
+    """Return None: the general code builds the batch."""
 
 
 KERNEL = kernels.choose("wire.records._small_batches", _small_batches, BUILT_VERSION)
-_small: Callable[..., bytes | None] = _small_batches.build if KERNEL == "c" else _never
+_build_small: Callable[..., bytes | None] = _small_batches.build if KERNEL == "c" else _not_built
 
 
-def _unreported(*_: object) -> bool:
+def _unknown(*_: object) -> bool:
     """Return False: every batch must be decompressed."""
     return False
 
 
-has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _unreported
-"""True if the checksum is valid and all keys begin with the prefix. False also means unknown: it does not decompress.
+has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _unknown
+"""Returns True if the checksum is valid and all keys begin with the prefix. False also means unknown: it does not
+decompress.
 """
 
 
@@ -318,10 +347,12 @@ _varlong = lru_cache(maxsize=VARINTS_REMEMBERED)(varlong)
 
 
 def seal(batch: bytes) -> bytes:
+    """Return the batch with its checksum."""
     return batch[:_CRC_AT] + _UINT32.pack(checksum(batch)) + batch[_CRC_FROM:]
 
 
 def checksum(batch: Buffer) -> int:
+    """Return the CRC-32C of a batch (wire/README.md rule 14)."""
     return _crc32c()(memoryview(batch)[_CRC_FROM:])
 
 
@@ -337,7 +368,9 @@ def has_valid_checksum(batch: Buffer) -> bool:
 
 
 def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> list[Record]:
-    """Raises RemoteProtocolError for no such batch, a wrong checksum, or more than `decompressed_max` bytes, or
+    """Decode the records of one batch of magic 2.
+
+    Raises RemoteProtocolError for no such batch, a wrong checksum, or more than `decompressed_max` bytes, or
     CodecMissing.
     """
     header = read_header(batch)
@@ -348,7 +381,7 @@ def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> l
 
 
 def read_header(batch: Buffer) -> BatchHeader:
-    """Raises RemoteProtocolError if the bytes are not one whole batch of magic 2."""
+    """Return the header of one whole batch of magic 2. Raises RemoteProtocolError if the bytes are none."""
     header = next(iter_batches(batch), None)
     if header is None or header.size != len(batch) or header.magic != 2:
         raise RemoteProtocolError("not exactly one whole record batch of magic 2")
@@ -358,8 +391,9 @@ def read_header(batch: Buffer) -> BatchHeader:
 def find_records(
     batch: Buffer, header: BatchHeader, decompressed_max: int = DECOMPRESSED_MAX
 ) -> tuple[Buffer, RecordPositions]:
-    """Return the decompressed area of a batch with verified checksum, and its records. Raises RemoteProtocolError if a
-    record is invalid, or there are more than `decompressed_max` bytes, or CodecMissing.
+    """Return the decompressed area of a batch with verified checksum, and the positions of its records in it.
+
+    Raises RemoteProtocolError if a record is invalid, or there are more than `decompressed_max` bytes, or CodecMissing.
     """
     area: Buffer = memoryview(batch)[HEADER.size :]
     if header.compression != compression.NONE:

@@ -123,7 +123,7 @@ class OffsetLedger:
         if begin is None:
             why = "is done already" if self.is_done(offset) else "was not delivered"
             raise ValueError(f"offset {offset} {why}: say done once for each record that was delivered")
-        self._finish(begin, offset + 1)
+        self._add_done(begin, offset + 1)
 
     def jump(self, to: int) -> tuple[OffsetSpan, ...]:
         """Continue at a later offset, and leave earlier ones that are not done to other flows (KIP-333).
@@ -143,10 +143,10 @@ class OffsetLedger:
             raise ValueError(f"{left} is not after the position {self._main.position}: jump first")
         return LedgerFlow(self, left.start, left.end)
 
-    def _owned(self, offset: int, begin: int) -> bool:
-        """Add a delivered record that owns the offsets since `begin`. True if it must be processed."""
+    def _add_delivered(self, offset: int, begin: int) -> bool:
+        """Add a delivered record to which the offsets from `begin` on belong. Return True if it must be processed."""
         if self.is_done(offset):
-            self._finish(begin, offset + 1)
+            self._add_done(begin, offset + 1)
             return False
         if offset in self._outstanding:
             raise ValueError(f"offset {offset} was delivered already, by another flow")
@@ -159,15 +159,18 @@ class OffsetLedger:
         return True
 
     def _begin_at(self, offset: int) -> None:
+        """Begin at the first delivered offset if nothing was committed."""
         if self._offset is None:
             self._offset = self._done.absorb(offset)[0]
 
-    def _after(self, position: int) -> int:
+    def _after_done(self, position: int) -> int:
+        """Return the next offset from `position` on that is not done."""
         position = max(position, self._offset or 0)
         done_range = self._done.range_at(position)
         return done_range.end if done_range else position
 
-    def _finish(self, start: int, end: int) -> None:
+    def _add_done(self, start: int, end: int) -> None:
+        """Add done offsets. Those that touch the committed offset move it."""
         if self._offset is not None and start <= self._offset:
             self._offset = self._done.absorb(max(end, self._offset))[0]
         else:
@@ -192,6 +195,7 @@ class OffsetLedger:
 
     @property
     def outstanding(self) -> int:
+        """Number of records that are delivered and not done."""
         return len(self._outstanding)
 
     @property
@@ -238,7 +242,7 @@ class LedgerFlow:
             )
         if self.end is not None and offset >= self.end:
             raise ValueError(f"offset {offset} is after the end of this flow, {self.end}: the main flow has it")
-        is_new = self._ledger._owned(offset, begin)
+        is_new = self._ledger._add_delivered(offset, begin)
         self.position = offset + 1
         self._ledger._begin_at(offset)
         return is_new
@@ -253,17 +257,19 @@ class LedgerFlow:
         begin, self.position = self.position, to
         self._ledger._begin_at(to)
         if begin is not None and to > begin:
-            self._ledger._finish(begin, to)
+            self._ledger._add_done(begin, to)
 
     @property
     def next_to_fetch(self) -> int | None:
         """Offset of the next useful fetch, as in `OffsetLedger.next_to_fetch`. None at the end of the flow."""
         if self.position is None or self.finished:
             return None
-        next_offset = self._ledger._after(self.position)
+        next_offset = self._ledger._after_done(self.position)
         return next_offset if self.end is None or next_offset < self.end else None
 
     @property
     def finished(self) -> bool:
         """True if everything up to the end was delivered. It may not be done yet."""
-        return self.end is not None and self.position is not None and self._ledger._after(self.position) >= self.end
+        return (
+            self.end is not None and self.position is not None and self._ledger._after_done(self.position) >= self.end
+        )

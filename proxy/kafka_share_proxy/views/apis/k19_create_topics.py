@@ -45,7 +45,7 @@ async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) 
     names, errors = await views.creation.parse_names(requested, work)
     refused = {topic: (code, "no view can be called so") for topic, code in errors.items()}
     bases = await _bases(call, views, names)
-    refused |= await _fit(call, views, names, requested, bases)
+    refused |= await _complete_topics(call, views, names, requested, bases)
     request.topics = await work.select(lambda topic: topic.name not in refused, request.topics)
     message = messages.CreateTopicsResponse
     response = await next_response(call) if request.topics else message(topics=[])
@@ -94,7 +94,7 @@ async def _bind(
         views.creation.store.store(state_records.binding_key(topic.name), state_records.binding_value(binding))
 
 
-async def _fit(
+async def _complete_topics(
     call: Call[messages.CreateTopicsRequest],
     views: ViewServices,
     names: list[ViewName],
@@ -117,11 +117,11 @@ async def _fit(
         elif requested[name.topic].assignments or requested[name.topic].num_partitions not in (-1, needed.partitions):
             refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {needed.partitions} partitions")
         else:
-            _complete(requested[name.topic], needed.partitions, entries[name.base])
+            _complete_topic(requested[name.topic], needed.partitions, entries[name.base])
     return refused
 
 
-def _complete(topic: _RequestedTopic, partitions: int, base: TopicEntry) -> None:
+def _complete_topic(topic: _RequestedTopic, partitions: int, base: TopicEntry) -> None:
     topic.num_partitions = partitions
     if topic.replication_factor == broker_requests.DEFAULT_REPLICATION:
         replicas = (len(each.replica_nodes) for each in base.partitions)

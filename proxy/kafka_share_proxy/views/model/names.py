@@ -24,6 +24,7 @@ SLOTS_MIN, SLOTS_MAX = 2, 1024
 TOPIC_MAX = 249
 """Maximum length of a topic name (org.apache.kafka.common.internals.Topic)."""
 PLAN_ID_MAX = 64
+"""Maximum length of the id of a plan."""
 
 _NAME = re.compile(r"__view\.(?:([rs])(0|[1-9][0-9]*)|p([A-Za-z0-9_-]+))\.(.+)", re.DOTALL)
 _LEGAL = re.compile(r"[A-Za-z0-9._-]+")
@@ -31,7 +32,7 @@ _PLAN_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class BadViewName(ProxyError):
-    """A topic that begins like a view and is not a valid view name."""
+    """Raised for a topic with the prefix of views that is no valid name of a view. The text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,19 @@ from kafka_share_proxy.views.model.names import SLOTS_MAX, SLOTS_MIN, BadViewNam
 from kafka_share_proxy.wire.errors import ProxyError
 
 HASH_SPACE = 1 << 32
+"""Number of hashes."""
 HASH = "murmur2-32"
+"""Hash that the ranges refer to."""
 VERSION = 1
+"""Version of the format."""
 FILE_BYTES_MAX = 1 << 20
-"""1024 ranges take some 40 KiB."""
+"""Maximum bytes of a plan. 1024 ranges take about 40 KiB."""
 WEIGHT_MAX = 1e100
 """Maximum weight, so that sums stay finite."""
 
 
 class BadPlan(ProxyError):
-    """A plan that cannot be served."""
+    """Raised for a plan that cannot be served. The text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Plan:
         ends = (*self.starts[1:], HASH_SPACE)
         if self.starts[0] != 0 or any(start >= end for start, end in zip(self.starts, ends, strict=True)):
             raise BadPlan("the ranges must begin at 0 and ascend to 2^32")
-        object.__setattr__(self, "weights", _checked(self.weights, len(self.starts)))
+        object.__setattr__(self, "weights", _usable_weights(self.weights, len(self.starts)))
 
     @property
     def slots(self) -> int:
@@ -62,6 +65,7 @@ class Plan:
 
 
 def read(plan_id: str, text: str | bytes) -> Plan:
+    """Parse a plan of the range planner. Raises BadPlan."""
     if len(text) > FILE_BYTES_MAX:
         raise BadPlan(f"a plan of {len(text)} bytes is larger than {FILE_BYTES_MAX}")
     try:
@@ -73,16 +77,16 @@ def read(plan_id: str, text: str | bytes) -> Plan:
     _check_head(document)
     ranges = [_range(index, entry) for index, entry in enumerate(_ranges(document))]
     weights: list[Any] = [entry[2] if len(entry) > 2 else None for entry in _ranges(document)]
-    return Plan(plan_id, _covering(ranges), str(document.get("topic") or ""), tuple(weights))
+    return Plan(plan_id, _consecutive_starts(ranges), str(document.get("topic") or ""), tuple(weights))
 
 
-def _checked(weights: Sequence[Any], ranges: int) -> tuple[float, ...]:
+def _usable_weights(weights: Sequence[Any], ranges: int) -> tuple[float, ...]:
     """Return nothing unless every range has a weight. Earlier plans may have a remark in its place."""
-    usable = len(weights) == ranges and all(_is_load(each) for each in weights) and any(weights)
-    return tuple(map(float, weights)) if usable else ()
+    is_usable = len(weights) == ranges and all(_is_weight(each) for each in weights) and any(weights)
+    return tuple(map(float, weights)) if is_usable else ()
 
 
-def _is_load(weight: object) -> bool:
+def _is_weight(weight: object) -> bool:
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     return is_number and 0 <= weight <= WEIGHT_MAX  # type: ignore[operator]  # NaN compares false
 
@@ -117,7 +121,7 @@ def _range(index: int, entry: Any) -> tuple[int, int]:
     return low, high
 
 
-def _covering(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+def _consecutive_starts(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the starts of consecutive ranges that cover the hash space."""
     reached = 0
     for index, (low, high) in enumerate(ranges):

@@ -93,8 +93,7 @@ ELSEWHERE = OptionalSlot[Elsewhere]()
 
 def holder_of(connection: Connection) -> int:
     """Return the id of the proxy that holds records read on a connection, 0 for this one."""
-    elsewhere = ELSEWHERE.of(connection)
-    return 0 if elsewhere is None else elsewhere.holder
+    return 0 if (elsewhere := ELSEWHERE.of(connection)) is None else elsewhere.holder
 
 
 def copied_if_small(data: memoryview, copied_below: int) -> memoryview:

@@ -51,7 +51,7 @@ def files_of(room: str) -> list[str]:
     return sorted(path.relative_to(PACKAGE / room).as_posix() for path in paths if path.name != "__init__.py")
 
 
-TABLES = {path.parent.name: names_in_table(path.read_text()) for path in sorted(PACKAGE.glob("*/README.md"))}
+TABLES = {path.parent.name: names_in_table(path.read_text()) for path in sorted(PACKAGE.rglob("README.md"))}
 
 
 @pytest.mark.parametrize("room", [room for room, names in TABLES.items() if names])

@@ -229,7 +229,7 @@ class _ReaderGenerator(Skipper):
     def __init__(self, spec: MessageSpec, version: int, requested: Sequence[RequestedValue]) -> None:
         super().__init__(spec, version)
         self._requested = requested
-        self._untagged = any(isinstance(wanted, EachOf) and wanted.untagged for wanted in requested)
+        self._untagged = any(isinstance(target, EachOf) and target.untagged for target in requested)
         names = self.source.names
         names.update({kind.name: kind for kind in Unread})
         names.update(SIZE_UNKNOWN=SIZE_UNKNOWN, ELEMENTS_MAX=ELEMENTS_MAX)
@@ -244,7 +244,7 @@ class _ReaderGenerator(Skipper):
             if header_version is not None:
                 self.header(header_version)
             values = self.read_requested()
-            self.line(f"return {', '.join(values[wanted] for wanted in self._requested)}")
+            self.line(f"return {', '.join(values[target] for target in self._requested)}")
         return self.source.function("read")
 
     def element_reader(self, array: str, name: str) -> PrefixReader:
@@ -284,7 +284,7 @@ class _ReaderGenerator(Skipper):
             self.require_received()
             return values
         for field in self.source.plain_fields(self.spec.root):
-            values |= self.read_from(field, [wanted for wanted in self._requested if _name(wanted) == field.name])
+            values |= self.read_from(field, [target for target in self._requested if _name(target) == field.name])
             if len(values) == len(self._requested):
                 return values
         raise LocalProtocolError(f"{self} has no {', '.join(_name(w) for w in self._requested if w not in values)}")
@@ -292,9 +292,9 @@ class _ReaderGenerator(Skipper):
     def read_from(self, field: FieldSpec, requested: list[RequestedValue]) -> dict[RequestedValue, str]:
         """Write the code that reads or skips a field. Return the variable of each value requested of it."""
         names: dict[RequestedValue, str] = {
-            wanted: self.place(field) for wanted in requested if isinstance(wanted, PlaceOf)
+            target: self.place(field) for target in requested if isinstance(target, PlaceOf)
         }
-        remaining = [wanted for wanted in requested if not isinstance(wanted, PlaceOf)]
+        remaining = [target for target in requested if not isinstance(target, PlaceOf)]
         if not remaining:
             self.value(field)
             return names
@@ -303,14 +303,14 @@ class _ReaderGenerator(Skipper):
         names[remaining[0]] = self.read_value(field, remaining[0])
         return names
 
-    def read_value(self, field: FieldSpec, wanted: FieldOf | ArrayAt | EachOf | AnyBegins) -> str:
-        if isinstance(wanted, FieldOf):
+    def read_value(self, field: FieldSpec, target: FieldOf | ArrayAt | EachOf | AnyBegins) -> str:
+        if isinstance(target, FieldOf):
             return self.scalar(field, nullable=field.is_nullable(self.version))
-        if wanted is not self._requested[-1]:
+        if target is not self._requested[-1]:
             raise LocalProtocolError(f"{self}: nothing can be read after {field.name}")
-        if isinstance(wanted, ArrayAt):
+        if isinstance(target, ArrayAt):
             return self.array_at(field)
-        return self.each_of(field, wanted) if isinstance(wanted, EachOf) else self.any_begins(field, wanted)
+        return self.each_of(field, target) if isinstance(target, EachOf) else self.any_begins(field, target)
 
     def place(self, field: FieldSpec) -> str:
         position_name = self.fresh("v")
@@ -350,15 +350,15 @@ class _ReaderGenerator(Skipper):
         self.line(f"{value} = {value}, {n}, p")
         return value
 
-    def each_of(self, field: FieldSpec, wanted: EachOf) -> str:
+    def each_of(self, field: FieldSpec, target: EachOf) -> str:
         values_name, countdown = self.fresh("v"), self.fresh("l")
         n = self.count(field)
         self.counted(n)
         self.line(f"{values_name} = None if {n} < 0 else []")
         with self.block(f"for {countdown} in range({n}, 0, -1):"):
-            values, rest = self.values_of(field, wanted)
+            values, rest = self.values_of(field, target)
             self.line(f"{values_name}.append({values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'})")
-            if not wanted.untagged:
+            if not target.untagged:
                 with self.block(f"if {countdown} == 1:"):
                     self.line("break")
             if field.struct is not None:
@@ -366,16 +366,16 @@ class _ReaderGenerator(Skipper):
             self.flush()
         return values_name
 
-    def any_begins(self, field: FieldSpec, wanted: AnyBegins) -> str:
+    def any_begins(self, field: FieldSpec, target: AnyBegins) -> str:
         if field.struct is None:
             raise LocalProtocolError(f"{self}: {field.name} has no structures")
         result_name, countdown = self.fresh("v"), self.fresh("l")
-        self.source.names["prefix"], size = wanted.prefix.encode(), len(wanted.prefix.encode())
+        self.source.names["prefix"], size = target.prefix.encode(), len(target.prefix.encode())
         n = self.count(field)
         self.counted(n)
         self.line(f"{result_name} = False")
         with self.block(f"for {countdown} in range({n}, 0, -1):"):
-            rest = self.beginning(field.struct, wanted)
+            rest = self.beginning(field.struct, target)
             with self.block(f"if buf[start:start + {size}] == prefix and start + {size} <= p:"):
                 self.line(f"{result_name} = True")
                 self.line("break")
@@ -386,25 +386,25 @@ class _ReaderGenerator(Skipper):
             self.flush()
         return result_name
 
-    def beginning(self, struct_: StructSpec, wanted: AnyBegins) -> list[FieldSpec]:
+    def beginning(self, struct_: StructSpec, target: AnyBegins) -> list[FieldSpec]:
         """Skip up to the end of the string, which begins at `start`. Return the fields after it."""
         fields = self.source.plain_fields(struct_)
         for index, field in enumerate(fields):
-            if field.name == wanted.field and field.type == "string" and not field.is_array:
+            if field.name == target.field and field.type == "string" and not field.is_array:
                 n = self.length(field, short=True)
                 self.line("start = p")
                 with self.block(f"if {n} > 0:"):
                     self.line(f"p += {n}")
                 return fields[index + 1 :]
             self.value(field)
-        raise LocalProtocolError(f"{self}: {struct_.name} has no string {wanted.field}")
+        raise LocalProtocolError(f"{self}: {struct_.name} has no string {target.field}")
 
-    def values_of(self, field: FieldSpec, wanted: EachOf) -> tuple[list[str], list[FieldSpec]]:
-        if bool(wanted.fields) != (field.struct is not None):
+    def values_of(self, field: FieldSpec, target: EachOf) -> tuple[list[str], list[FieldSpec]]:
+        if bool(target.fields) != (field.struct is not None):
             raise LocalProtocolError(f"{self}: {field.name} is not a list of such elements")
         if field.struct is None:
             return [self.scalar(field, nullable=False)], []
-        return self.element(field.struct, wanted.fields)
+        return self.element(field.struct, target.fields)
 
     def element(self, struct_: StructSpec, names: Sequence[str]) -> tuple[list[str], list[FieldSpec]]:
         """Read up to the last of these fields. Return the names of the values, and the fields after it."""
@@ -444,8 +444,8 @@ class _ReaderGenerator(Skipper):
             super().not_of_fixed_size(field, n, size)
 
 
-def _name(wanted: RequestedValue) -> str:
-    return wanted.array if isinstance(wanted, EachOf | AnyBegins) else wanted.name
+def _name(target: RequestedValue) -> str:
+    return target.array if isinstance(target, EachOf | AnyBegins) else target.name
 
 
 def _ends_early(message: str, received: int, end: int) -> Unread:

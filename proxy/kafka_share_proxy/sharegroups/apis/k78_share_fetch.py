@@ -131,7 +131,7 @@ async def _response(
     topics: dict[bytes, list[FetchedPartition]] = {}
     for partition in partitions:
         result = included.get(partition, _NOTHING)
-        entry = (partition.partition, on_the_wire(result.records), result.acquired)
+        entry = (partition.partition, encoded_slice(result.records), result.acquired)
         topics.setdefault(partition.topic_id, []).append(entry)
     return frame_without_errors(call.correlation_id, throttle_time_ms, lock_duration_ms, topics)
 

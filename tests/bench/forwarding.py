@@ -5,6 +5,11 @@
 Builds the load generator (kload.c) and the relay (relay.c), starts a broker, the relay and the proxy, and prints a
 table with the required and the desired figures. The exit status is 1 if a required figure is not reached. Proxies of
 other checkouts, built in their `.venv`, can be measured in the same rounds: only figures of one run compare.
+
+Two lower bounds run in the same rounds. `frames` is the relay that also follows frames and correlation ids and replaces
+responses with addresses (frames.h): no Kafka proxy does less. `pump` is a process with only the C code that forwards in
+the proxy (pump_alone.py): no loop, no other thread, no features. Between relay and `frames` is what the protocol costs;
+between `frames` and `pump` the interpreter, its lock and its objects; between `pump` and the proxy everything else.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ RELEASE = "4.3.0"
 FILL_BYTES = 1_200_000_000
 """Bytes stored for fetching: a case reads 1 GiB of it."""
 TRIES = 10
+LISTENING_S = 30.0
 CONNECTIONS = 1000
 OPEN_FILES = 3 * CONNECTIONS + 1000
 
@@ -70,19 +76,21 @@ CASES = (
 )
 
 
-def build(folder: Path, name: str) -> Path:
-    """Compile one of the C programs in this folder."""
+def build(folder: Path, name: str, define: str | None = None) -> Path:
+    """Compile one of the C programs in this folder, or its variant with this macro."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise SystemExit("error: a C compiler is needed (cc or gcc)")
-    program = folder / name
-    subprocess.run([compiler, "-O2", "-o", program, HERE / f"{name}.c"], check=True)
+    program = folder / (define or name).lower()
+    macros = [f"-D{define}"] if define else []
+    subprocess.run([compiler, "-O2", *macros, "-o", program, HERE / f"{name}.c"], check=True)
     return program
 
 
 def wait_for(port: int) -> None:
     """Return when the port accepts connections."""
-    for _ in range(TRIES):
+    end = time.monotonic() + LISTENING_S
+    while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.2)
@@ -129,19 +137,45 @@ def other(checkout: Path, cluster: Cluster, folder: Path) -> Iterator[Way]:
         yield way_of(checkout.name, front, cluster)
 
 
+@contextlib.contextmanager
+def direct_ways(folder: Path, broker_port: int) -> Iterator[list[Way]]:
+    """Through the relay, and through both lower bounds, each of which has no cluster to read first."""
+    commands = {
+        "relay": [str(build(folder, "relay"))],
+        "frames": [str(build(folder, "relay", "FRAMES"))],
+        "pump": [sys.executable, str(HERE / "pump_alone.py")],
+    }
+    environment = os.environ | {"PYTHONPATH": str(HERE.parents[1] / "proxy")}
+    with contextlib.ExitStack() as stack:
+        ways = []
+        for name, command in commands.items():
+            (port,) = free_ports(1)
+            child = Child([*command, str(port), str(broker_port)], folder / f"{name}.log", environment)
+            stack.callback(child.kill)
+            wait_for(port)
+            ways.append(Way(name, port, child.pid))
+        yield ways
+
+
 class Bench:
-    """One broker, two ways to it, and those of other builds."""
+    """One broker and the ways to it: relay, lower bounds, proxy, and proxies of other builds."""
 
     def __init__(
-        self, folder: Path, cluster: Cluster, front: Front, other_ways: Sequence[Way], relay: Way, kload: Path
+        self,
+        folder: Path,
+        cluster: Cluster,
+        front: Front,
+        other_ways: Sequence[Way],
+        direct: Sequence[Way],
+        kload: Path,
     ) -> None:
         broker = cluster.nodes[0].child
         assert broker is not None
         self.kload = kload
         self.folder = folder
         self.broker_pid = broker.pid
-        self.ways = {way.name: way for way in (relay, way_of("proxy", front, cluster), *other_ways)}
-        self.other_ways = other_ways
+        self.ways = {way.name: way for way in (*direct, way_of("proxy", front, cluster), *other_ways)}
+        self.floors, self.other_ways = direct[1:], other_ways
         pid = self.ways["proxy"].pid
         time.sleep(SETTLED_S)
         self.idle_mib, self.idle_own_mib = rss_mib(pid), own_mib(pid)
@@ -152,7 +186,8 @@ class Bench:
     def run(self, cases: Sequence[Case], rounds: int, core: int, console: Console) -> None:
         """Measure, and print each result immediately."""
         table = Table(
-            "case", "relay", "proxy", "x", "must", "aim", "broker x", *(way.name for way in self.other_ways),
+            "case", "relay", "proxy", "x", "must", "aim", "broker x",
+            *(f"{way.name} x" for way in self.floors), *(way.name for way in self.other_ways),
             title="CPU: us/request or s/GiB, median (range)",
         )  # fmt: skip
         with pinned([self.broker_pid, *(way.pid for way in self.ways.values())], core):
@@ -173,6 +208,7 @@ class Bench:
         table.add_row(
             each.name, spread(relay.cpu), spread(proxy.cpu), _judged(times, each.must, each.aim),
             f"{each.must}", f"{each.aim}", _judged(broker, MUST_BROKER, AIM_BROKER) if each.unit == "request" else "",
+            *(f"{middle(way.cpu) / middle(relay.cpu):.2f}" for way in self.floors),
             *(f"{spread(way.cpu)} {middle(way.cpu) / middle(relay.cpu):.2f} x" for way in self.other_ways),
         )  # fmt: skip
         if not times <= each.must:
@@ -221,21 +257,16 @@ def main() -> int:
     console = Console(width=max(Console().width, 120))
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        kload, relay = build(folder, "kload"), build(folder, "relay")
+        kload = build(folder, "kload")
         console.print(f"starting Kafka {RELEASE} and storing {FILL_BYTES / 1e9:.1f} GB ...")
         with Cluster(RELEASE, folder / "kafka", properties={"log.segment.bytes": str(1 << 30)}) as cluster:
             port = cluster.nodes[0].port
             store(cluster.bootstrap, port, kload)
             with Front(cluster.bootstrap, folder / "proxy") as front, contextlib.ExitStack() as fronts:
                 other_ways = [fronts.enter_context(other(each, cluster, folder)) for each in options.beside]
-                (relay_port,) = free_ports(1)
-                child = Child([str(relay), str(relay_port), str(port)], folder / "relay.log")
-                try:
-                    wait_for(relay_port)
-                    bench = Bench(folder, cluster, front, other_ways, Way("relay", relay_port, child.pid), kload)
-                    bench.run(cases, options.rounds, options.core, console)
-                finally:
-                    child.kill()
+                ways = fronts.enter_context(direct_ways(folder, port))
+                bench = Bench(folder, cluster, front, other_ways, ways, kload)
+                bench.run(cases, options.rounds, options.core, console)
     return bench.report(console)
 
 

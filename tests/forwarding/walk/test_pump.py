@@ -89,16 +89,16 @@ class Up(Way, RequestWalk):
 
 class Down(Way, ResponseWalk):
     def __init__(self, pending: Pending) -> None:
-        super().__init__(pending, 10_000)
+        super().__init__(pending, 100_000)
         self.reported = []
 
 
 class World:
     """A client and a broker with the pump between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, buffer_bytes: int = BUFFER) -> None:
         self.epoll = select.epoll()
-        self.buffer = memoryview(bytearray(BUFFER))
+        self.buffer = memoryview(bytearray(buffer_bytes))
         self.masks: list[int] = []
         self.ready = {}
         pump = new_pump(self.epoll, self.buffer, self.ready, Iterations())
@@ -181,6 +181,50 @@ def test_a_response_rewritten_before_is_sent_with_the_same_bytes(world: World) -
     world.iterate()
     assert world.down.reported == [("walked", 0, 11)]
     assert bytes(world.buffer[:11]) == response(9, b"new")
+
+
+def test_a_response_is_no_longer_rewritten_as_before_once_that_is_forgotten(world: World) -> None:
+    """C keeps the bytes that it found last, and must not find them without the dict."""
+    known = RESPONDED.rewrite.known
+    remembered = dict(known)
+    try:
+        for number in range(2):
+            world.client.sendall(request(3, 9, number))
+            world.iterate()
+            world.broker.sendall(response(number, b"kafka"))
+            world.iterate()
+            assert world.client.recv(100) == response(number, b"proxy")
+        known[b"kafka"] = (struct.pack(">i", 8), b"port")
+        world.client.sendall(request(3, 9, 2) + request(3, 9, 3))
+        world.iterate()
+        world.broker.sendall(response(2, b"kafka"))
+        world.iterate()
+        assert world.client.recv(100) == response(2, b"port")
+        known.clear()
+        world.broker.sendall(response(3, b"kafka"))
+        world.iterate()
+        assert world.down.reported == [("walked", 0, 13)]
+    finally:
+        known.update(remembered)
+
+
+@pytest.mark.parametrize("size", [16_000, 20_000], ids=["copied", "in pieces"])
+def test_a_large_rewritten_response_is_sent_whole(size: int) -> None:
+    world = World(buffer_bytes=32_768)
+    body, rest = bytes([1]) * size, bytes([2]) * size
+    known = RESPONDED.rewrite.known
+    known[body] = (struct.pack(">i", 4 + size), rest)
+    try:
+        for number in range(2):
+            world.client.sendall(request(3, 9, number))
+            world.iterate()
+            world.broker.sendall(response(number, body))
+            world.iterate()
+            assert world.client.recv(2 * size, socket.MSG_WAITALL | socket.MSG_DONTWAIT) == response(number, rest)
+        assert world.down.reported == []
+    finally:
+        del known[body]
+        world.close()
 
 
 def test_what_does_not_pass_is_handed_over_with_the_bytes(world: World) -> None:

@@ -22,8 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A request finds little of this file in the caches: the broker and the client ran since the last one. What most requests
+ * do not need therefore has its own functions, and what they need is contiguous. */
+#define APART __attribute__((noinline))
+#define RARE(condition) __builtin_expect(!!(condition), 0)
+
 #define BATCH 256
 #define ENDED 0
+#define COPIED_MAX 16384 /* bytes of a rewritten response */
 #define NOTED_S 0.005 /* iterations.NOTED_S */
 enum { VERSION = 5 }; /* pump.BUILT_VERSION */
 
@@ -42,18 +48,21 @@ struct deferred {
 
 typedef struct {
     PyObject_HEAD
-    int epoll;
-    PyObject *view, *ready; /* the receive buffer; descriptor -> callback of the mask */
-    Py_buffer buffer;
-    struct way *ways; /* by descriptor */
-    int ways_count;
-    struct deferred *deferred;
-    Py_ssize_t deferred_count, deferred_room;
-    int called; /* true if this iteration called Python */
-    PyObject *iterations; /* receives reports of long calls (iterations.Iterations) */
-    int alarm; /* timer in the epoll that ends waits; -1: no timer */
-    double alarm_at; /* INFINITY: not set */
+    /* what each request needs, in the same lines of the cache */
     double woke, checked; /* end of the last wait, and last reading of the clock since */
+    double alarm_at; /* INFINITY: not set */
+    int alarm; /* timer in the epoll that ends waits; -1: no timer */
+    int epoll;
+    int called; /* true if this iteration called Python */
+    int ways_count;
+    struct way *ways; /* by descriptor */
+    Py_ssize_t deferred_count;
+    PyObject *view; /* the receive buffer */
+    Py_buffer buffer;
+    PyObject *ready; /* descriptor -> callback of the mask */
+    struct deferred *deferred;
+    Py_ssize_t deferred_room;
+    PyObject *iterations; /* receives reports of long calls (iterations.Iterations) */
 } Pump;
 
 static struct walk_functions *functions;
@@ -67,7 +76,7 @@ static double monotonic(void)
 }
 
 /* Report an exception of a callback to its owner (faults.FaultOwner). Return -1 if it must end the loop. */
-static int settle(PyObject *owner, PyObject *result)
+APART static int settle(PyObject *owner, PyObject *result)
 {
     if (result) {
         Py_DECREF(result);
@@ -98,7 +107,7 @@ static int settle(PyObject *owner, PyObject *result)
     return -1;
 }
 
-static int report(PyObject *iterations, PyObject *method, PyObject *callee, double seconds)
+APART static int report(PyObject *iterations, PyObject *method, PyObject *callee, double seconds)
 {
     PyObject *reported = PyFloat_FromDouble(seconds), *result = NULL;
     if (reported)
@@ -109,7 +118,7 @@ static int report(PyObject *iterations, PyObject *method, PyObject *callee, doub
 }
 
 /* Account for a call of Python that returned `outcome`. */
-static int called(Pump *self, PyObject *callee, int outcome)
+APART static int called(Pump *self, PyObject *callee, int outcome)
 {
     double started = self->checked;
     self->checked = monotonic();
@@ -118,9 +127,14 @@ static int called(Pump *self, PyObject *callee, int outcome)
     return report(self->iterations, name_took, callee, self->checked - started);
 }
 
-/* Call the callback of the reactor, for a socket without a way or with `flows` not set. */
-static int call_ready(Pump *self, int fd, uint32_t mask)
+/* Call the callback of the reactor, for a socket without a way or with `flows` not set; or note that the alarm rang. */
+APART static int call_ready(Pump *self, int fd, uint32_t mask)
 {
+    if (fd == self->alarm) {
+        self->alarm_at = INFINITY;
+        self->called = 1; /* the iteration is over */
+        return 0;
+    }
     PyObject *key = PyLong_FromLong(fd);
     PyObject *callback = key ? PyDict_GetItemWithError(self->ready, key) : NULL;
     Py_XDECREF(key);
@@ -144,7 +158,7 @@ static int call_ready(Pump *self, int fd, uint32_t mask)
     return outcome;
 }
 
-static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, Py_ssize_t second)
+APART static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, Py_ssize_t second)
 {
     self->called = 1;
     int outcome = settle((PyObject *)walk, PyObject_CallMethod((PyObject *)walk, name, "nn", first, second));
@@ -152,7 +166,7 @@ static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, 
 }
 
 /* Let Python handle the frame at which the walk stopped. 1: forward the bytes as they arrived; 0: done; -1: exception. */
-static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
+APART static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
 {
     self->called = 1;
     PyObject *result = PyObject_CallMethod((PyObject *)walk, "walked", "nn", upto, count);
@@ -162,7 +176,7 @@ static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count
 }
 
 /* Let what expects this response handle it. 1: forward it as it arrived; 0: done, or nothing expects it; -1: exception. */
-static int call_expected(Pump *self, Walk *walk, PyObject *expected, Py_ssize_t count)
+APART static int call_expected(Pump *self, Walk *walk, PyObject *expected, Py_ssize_t count)
 {
     self->called = 1;
     PyObject *frame = PySequence_GetSlice(self->view, 0, count);
@@ -174,7 +188,7 @@ static int call_expected(Pump *self, Walk *walk, PyObject *expected, Py_ssize_t 
 }
 
 /* Let Python handle what the walk stopped at. 1: forward the bytes as they arrived; 0: done; -1: exception. */
-static int call_python(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
+APART static int call_python(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
 {
     PyObject *expected = upto ? NULL : functions->take_expected(walk, self->buffer.buf, count);
     if (!expected)
@@ -185,7 +199,7 @@ static int call_python(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count
 }
 
 /* Report the exception that the bytes of this way have caused. */
-static int settle_unexpected(Pump *self, Walk *walk)
+APART static int settle_unexpected(Pump *self, Walk *walk)
 {
     self->called = 1;
     return called(self, (PyObject *)walk, settle((PyObject *)walk, NULL));
@@ -197,7 +211,7 @@ static int is_crowded(Walk *walk)
 }
 
 /* Clear the exception and return 1, unless it must end the loop. */
-static int clear_exception(void)
+APART static int clear_exception(void)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return 0;
@@ -205,7 +219,7 @@ static int clear_exception(void)
     return 1;
 }
 
-static ssize_t send_by_tls(const struct way *way, const void *bytes, Py_ssize_t size)
+APART static ssize_t send_by_tls(const struct way *way, const void *bytes, Py_ssize_t size)
 {
     Py_ssize_t sent = send_tls(way->sends, way->out, bytes, size);
     return sent >= 0 ? sent : clear_exception() ? -EPIPE : -EINTR;
@@ -217,7 +231,7 @@ static ssize_t send_by_tls(const struct way *way, const void *bytes, Py_ssize_t 
  * which calls of these three were 50. */
 static inline ssize_t send_out(const struct way *way, const void *bytes, Py_ssize_t size)
 {
-    if (way->sends)
+    if (RARE(way->sends))
         return send_by_tls(way, bytes, size);
     ssize_t sent = send(way->out, bytes, (size_t)size, MSG_NOSIGNAL);
     if (sent >= 0)
@@ -225,12 +239,14 @@ static inline ssize_t send_out(const struct way *way, const void *bytes, Py_ssiz
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
 }
 
-/* Send pieces, of which the last may be outside the buffer. Afterwards all bytes are in the buffer unless all were sent. */
-static ssize_t send_pieces(Pump *self, const struct way *way, struct iovec *pieces)
+/* Send pieces, of which the last may be outside the buffer. Afterwards all bytes are in the buffer unless all were sent.
+ *
+ * Small ones are copied into it first, because one `sendmsg` of pieces takes longer than a copy and a `send`. */
+APART static ssize_t send_pieces(Pump *self, const struct way *way, struct iovec *pieces)
 {
     unsigned char *buffer = self->buffer.buf;
     ssize_t total = 8 + (ssize_t)pieces[2].iov_len, sent = 0;
-    if (!way->sends) {
+    if (!way->sends && total > COPIED_MAX) {
         struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 3};
         sent = sendmsg(way->out, &message, MSG_NOSIGNAL);
         if (sent == total)
@@ -240,11 +256,11 @@ static ssize_t send_pieces(Pump *self, const struct way *way, struct iovec *piec
     }
     memmove(buffer + 8, pieces[2].iov_base, pieces[2].iov_len);
     memmove(buffer, pieces[0].iov_base, 4);
-    return way->sends ? send_out(way, buffer, total) : sent;
+    return way->sends || total <= COPIED_MAX ? send_out(way, buffer, total) : sent;
 }
 
 /* Send a response as it was rewritten before. 1: done; 0: Python has to handle it; -1: exception. */
-static int pass_rewritten(Pump *self, Walk *walk, const struct way *way, Py_ssize_t count)
+APART static int pass_rewritten(Pump *self, Walk *walk, const struct way *way, Py_ssize_t count)
 {
     unsigned char *buffer = self->buffer.buf;
     struct rewritten response;
@@ -264,39 +280,45 @@ static int pass_rewritten(Pump *self, Walk *walk, const struct way *way, Py_ssiz
     return outcome;
 }
 
-/* Receive into the buffer. 1: there are *count bytes; 0: nothing to do; -1: exception. */
-static int receive(Pump *self, int fd, Walk *walk, const struct way *way, ssize_t *count)
+/* Handle the end of a stream, or an error of it. 0: done; -1: exception. */
+APART static int receive_end(Pump *self, Walk *walk, ssize_t count)
+{
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    return call_way(self, walk, "ended", count ? errno : ENDED, 0);
+}
+
+/* As `receive`, from a socket with TLS. */
+APART static int receive_by_tls(Pump *self, int fd, Walk *walk, const struct way *way, ssize_t *count)
 {
     int rests = 0;
-    if (!way->receives)
-        *count = recv(fd, self->buffer.buf, (size_t)self->buffer.len, 0);
-    else if ((*count = receive_tls(way->receives, fd, self->buffer.buf, self->buffer.len, &rests)) == 0)
+    *count = receive_tls(way->receives, fd, self->buffer.buf, self->buffer.len, &rests);
+    if (!*count)
         return 0;
     if (*count > 0) {
         if (rests)
             self->called = 1;
         return rests && call_transport(way->receives, "continue_later") < 0 ? settle_unexpected(self, walk) : 1;
     }
-    if (way->receives) { /* as in TlsTransport, any form of the end counts */
-        int is_end = *count == -EPIPE || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_EOFError));
-        if (PyErr_Occurred() && !clear_exception())
-            return -1;
-        return call_way(self, walk, "ended", is_end ? ENDED : -*count, 0);
-    }
-    if (*count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return 0;
-    return call_way(self, walk, "ended", *count ? errno : ENDED, 0);
+    /* as in TlsTransport, any form of the end counts */
+    int is_end = *count == -EPIPE || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_EOFError));
+    if (PyErr_Occurred() && !clear_exception())
+        return -1;
+    return call_way(self, walk, "ended", is_end ? ENDED : -*count, 0);
 }
 
-/* One receive, one walk, one send. */
-static int pass(Pump *self, int fd, Walk *walk, const struct way *way)
+/* Receive into the buffer. 1: there are *count bytes; 0: nothing to do; -1: exception. */
+static inline int receive(Pump *self, int fd, Walk *walk, const struct way *way, ssize_t *count)
 {
-    ssize_t count;
-    int received = receive(self, fd, walk, way, &count);
-    if (received <= 0)
-        return received;
-    walk->quiet_s = 0;
-    Py_ssize_t upto = functions->receive(walk, self->buffer.buf, self->view, 0, count);
+    if (RARE(way->receives))
+        return receive_by_tls(self, fd, walk, way, count);
+    *count = recv(fd, self->buffer.buf, (size_t)self->buffer.len, 0);
+    return RARE(*count <= 0) ? receive_end(self, walk, *count) : 1;
+}
+
+/* Handle bytes of which the walk does not forward all. 1: forward them as they arrived; 0: done; -1: exception. */
+APART static int pass_walked(Pump *self, Walk *walk, const struct way *way, Py_ssize_t upto, Py_ssize_t count)
+{
     if (upto < 0)
         return settle_unexpected(self, walk);
     if (!upto) {
@@ -304,18 +326,36 @@ static int pass(Pump *self, int fd, Walk *walk, const struct way *way)
         if (passed)
             return passed < 0 && PyErr_Occurred() ? settle_unexpected(self, walk) : 0;
     }
-    if (upto != count) {
-        int passes = call_python(self, walk, upto, count);
+    return call_python(self, walk, upto, count);
+}
+
+/* Let Python continue after a send of part of the bytes, or with too many requests in flight. */
+APART static int report_sent(Pump *self, Walk *walk, Py_ssize_t sent, Py_ssize_t count)
+{
+    if (sent < 0 && PyErr_Occurred())
+        return -1;
+    return call_way(self, walk, "sent", sent, count);
+}
+
+/* One receive, one walk, one send. */
+static int pass(Pump *self, int fd, Walk *walk, const struct way *way)
+{
+    ssize_t count;
+    int received = receive(self, fd, walk, way, &count);
+    if (RARE(received <= 0))
+        return received;
+    walk->quiet_s = 0;
+    Py_ssize_t upto = functions->receive(walk, self->buffer.buf, self->view, 0, count);
+    if (RARE(upto != count)) {
+        int passes = pass_walked(self, walk, way, upto, count);
         if (passes <= 0)
             return passes;
     }
     walk->bytes += count;
     ssize_t sent = send_out(way, self->buffer.buf, count);
-    if (sent == count && !is_crowded(walk))
-        return 0;
-    if (sent < 0 && PyErr_Occurred())
-        return -1;
-    return call_way(self, walk, "sent", sent, count);
+    if (RARE(sent != count || is_crowded(walk)))
+        return report_sent(self, walk, sent, count);
+    return 0;
 }
 
 static inline struct way hold(const struct way *way)
@@ -327,9 +367,9 @@ static inline struct way hold(const struct way *way)
 static inline void drop(const struct way *held)
 {
     Py_XDECREF((PyObject *)held->walk);
-    if (held->receives)
+    if (RARE(held->receives))
         leave_tls(held->receives);
-    if (held->sends)
+    if (RARE(held->sends))
         leave_tls(held->sends);
 }
 
@@ -343,13 +383,8 @@ static void release(struct way *way)
 static int serve(Pump *self, const struct epoll_event *event)
 {
     int fd = event->data.fd;
-    if (fd == self->alarm) {
-        self->alarm_at = INFINITY;
-        self->called = 1; /* the iteration is over */
-        return 0;
-    }
     struct way *way = fd < self->ways_count ? &self->ways[fd] : NULL;
-    if (!way || !way->walk || event->events != EPOLLIN || !way->walk->flows)
+    if (RARE(!way || !way->walk || event->events != EPOLLIN || !way->walk->flows))
         return call_ready(self, fd, event->events);
     struct way held = hold(way); /* Python code that is called may end the connection */
     int outcome = pass(self, fd, held.walk, &held);
@@ -358,7 +393,7 @@ static int serve(Pump *self, const struct epoll_event *event)
 }
 
 /* Send the requests that were deferred to the end of the wait, unless their way was forgotten. */
-static int send_deferred(Pump *self)
+APART static int send_deferred(Pump *self)
 {
     int outcome = 0;
     for (Py_ssize_t i = 0; i < self->deferred_count; i++) {
@@ -390,20 +425,37 @@ static int milliseconds(double wait)
     return wait * 1e3 >= INT_MAX - 1 ? INT_MAX - 1 : (int)(wait * 1e3) + 1;
 }
 
-/* Make the wait end at `until` or before. Return its timeout in milliseconds.
+/* Make a wait that starts now end at `until` or before. Return its timeout in milliseconds.
  *
  * A timeout makes the kernel start and cancel a timer in each wait: 6 % of the CPU of a relay in C for a small request
  * (21.1 us without, 22.4 us with one). The alarm stays set over many waits, and may ring early. */
-static int set_alarm(Pump *self, double now, double until)
+APART static int set_alarm(Pump *self, double now, double until)
 {
     int timeout = milliseconds(until - now);
-    if (!timeout || self->alarm < 0 || self->alarm_at <= until)
-        return timeout && self->alarm >= 0 ? -1 : timeout;
+    if (!timeout || self->alarm < 0)
+        return timeout;
     time_t seconds = (time_t)until;
     struct itimerspec at = {.it_value = {seconds, (long)((until - (double)seconds) * 1e9)}};
     if (timerfd_settime(self->alarm, TFD_TIMER_ABSTIME, &at, NULL) < 0)
         return timeout;
     self->alarm_at = until;
+    return -1;
+}
+
+static inline int timeout_until(Pump *self, double now, double until)
+{
+    if (self->alarm >= 0 && self->alarm_at <= until && now < until)
+        return -1; /* the alarm is set already */
+    return set_alarm(self, now, until);
+}
+
+/* Handle a wait that failed. 0: it was interrupted by a signal; -1: exception. */
+APART static int settle_failed_wait(void)
+{
+    /* a signal received while sockets are served waits for Python until this iteration is over */
+    if (errno == EINTR)
+        return PyErr_CheckSignals();
+    PyErr_SetFromErrno(PyExc_OSError);
     return -1;
 }
 
@@ -425,26 +477,20 @@ static int wait_once(Pump *self, double now, double until)
     struct epoll_event events[BATCH];
     int count, epoll = self->epoll;
     double woke = self->woke;
-    int timeout = set_alarm(self, now, until);
-    if (woke > 0 && now - woke > NOTED_S && report(self->iterations, name_ended, NULL, now - woke) < 0)
+    int timeout = timeout_until(self, now, until);
+    if (RARE(woke > 0 && now - woke > NOTED_S) && report(self->iterations, name_ended, NULL, now - woke) < 0)
         return -1;
     Py_BEGIN_ALLOW_THREADS
     count = epoll_wait(epoll, events, BATCH, timeout);
     woke = monotonic(); /* waiting for the interpreter lock is not idle time */
     Py_END_ALLOW_THREADS
     self->woke = self->checked = woke;
-    if (count < 0) { /* a signal received while sockets are served waits for Python until this iteration is over */
-        if (errno != EINTR) {
-            PyErr_SetFromErrno(PyExc_OSError);
-            return -1;
-        }
-        if (PyErr_CheckSignals() < 0)
-            return -1;
-    }
+    if (RARE(count < 0) && settle_failed_wait() < 0)
+        return -1;
     for (int i = 0; i < count; i++)
-        if (serve(self, &events[i]) < 0)
+        if (RARE(serve(self, &events[i]) < 0))
             return -1; /* the rest is reported again, and deferred requests are sent in the next iteration */
-    if (self->deferred_count && send_deferred(self) < 0)
+    if (RARE(self->deferred_count) && send_deferred(self) < 0)
         return -1;
     return count <= 0 || self->called;
 }

@@ -118,6 +118,36 @@ static int response_kind_of(PyObject *expected, PyObject **known)
     return result;
 }
 
+#define KEPT_KEYS 16 /* a power of two */
+#define KEPT_KEY_MAX (16 << 10) /* bytes of one */
+
+/* Keys that were found, by their length: a key that repeats needs no new object, and its hash is known. */
+static struct {
+    PyObject *object; /* strong, or NULL */
+    const char *bytes;
+    Py_ssize_t length;
+} kept_keys[KEPT_KEYS];
+
+/* Return the value of these bytes, borrowed; NULL: there is none, or an exception is set. */
+static PyObject *look_up(PyObject *dict, const unsigned char *bytes, Py_ssize_t length)
+{
+    int slot = (int)(length & (KEPT_KEYS - 1));
+    if (kept_keys[slot].object && kept_keys[slot].length == length && !memcmp(kept_keys[slot].bytes, bytes, (size_t)length))
+        return PyDict_GetItemWithError(dict, kept_keys[slot].object);
+    PyObject *key = PyBytes_FromStringAndSize((const char *)bytes, length);
+    PyObject *value = key ? PyDict_GetItemWithError(dict, key) : NULL;
+    if (!value || length > KEPT_KEY_MAX) {
+        Py_XDECREF(key);
+        return value;
+    }
+    PyObject *dropped = kept_keys[slot].object;
+    kept_keys[slot].object = key;
+    kept_keys[slot].bytes = PyBytes_AsString(key);
+    kept_keys[slot].length = length;
+    Py_XDECREF(dropped);
+    return value;
+}
+
 static void free_object(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -857,9 +887,7 @@ static int push_remembered(
 {
     if (bytes - REQUEST_HEAD > REMEMBERED_MAX)
         return 0;
-    PyObject *body = PyBytes_FromStringAndSize((const char *)frame + REQUEST_HEAD, bytes - REQUEST_HEAD);
-    PyObject *expected = body ? PyDict_GetItemWithError(to->remembered, body) : NULL;
-    Py_XDECREF(body);
+    PyObject *expected = look_up(to->remembered, frame + REQUEST_HEAD, bytes - REQUEST_HEAD);
     if (!expected)
         return PyErr_Occurred() ? -1 : 0;
     if (expected != to->expected && expect(to, expected) < 0)
@@ -1008,9 +1036,7 @@ static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ss
     struct entry *next = &pending->ring[pending->first];
     if (!next->known || next->correlation_id != int32_at(buffer + 4))
         return 0;
-    PyObject *body = PyBytes_FromStringAndSize((const char *)buffer + RESPONSE_HEAD, end - RESPONSE_HEAD);
-    PyObject *cached = body ? PyDict_GetItemWithError(next->known, body) : NULL;
-    Py_XDECREF(body);
+    PyObject *cached = look_up(next->known, buffer + RESPONSE_HEAD, end - RESPONSE_HEAD);
     if (!cached)
         return PyErr_Occurred() ? -1 : 0;
     char *response_size, *response_rest;

@@ -32,11 +32,11 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
 )
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import decide
 from kafka_share_proxy.sharegroups.fetch.fetching import fetch
-from kafka_share_proxy.sharegroups.fetch.response_frames import FetchedPartition, frame_without_errors
 from kafka_share_proxy.sharegroups.fetch.session_survey import Result, ShareFetching, begin
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.codec.share_fetch_frames import FetchedPartition, frame_without_errors
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode

@@ -49,8 +49,7 @@ class ShareChunk(Chunk):
         return self._undelivered
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
-        end = self.batches[last]
-        return self.records[self.batches[first].position : end.position + end.size]
+        return self.records[self.batches[first].position : (end := self.batches[last]).position + end.size]
 
     def dropped(self) -> None:
         if isinstance(self.records, FarRecords):

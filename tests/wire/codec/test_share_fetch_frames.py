@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka_share_proxy.sharegroups.fetch.response_frames import FetchedPartition, frame_without_errors
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.codec.frames import PIECE_MIN, Pieces
+from kafka_share_proxy.wire.codec.share_fetch_frames import FetchedPartition, frame_without_errors
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from struct import Struct
 
-from kafka_share_proxy.sharegroups.model.acquiring import AcquiredRange
 from kafka_share_proxy.wire.codec.frames import PIECE_MIN, Pieces, ResponseFrame
 from kafka_share_proxy.wire.codec.primitives import uvarint
 
-FetchedPartition = tuple[int, memoryview | bytes, Iterable[AcquiredRange]]
-"""Partition index, records, and what was acquired of them. A plain tuple, as the ranges are."""
+FetchedPartition = tuple[int, memoryview | bytes, Iterable[tuple[int, int, int]]]
+"""Partition index, records, and acquired ranges: first offset, last offset, delivery count."""
 
 _SIZE = Struct(">i")
 _HEAD = Struct(">iBihBi")

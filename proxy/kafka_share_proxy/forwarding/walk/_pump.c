@@ -66,7 +66,7 @@ typedef struct {
 } Pump;
 
 static struct walk_functions *functions;
-static PyObject *name_failed, *name_self, *name_took, *name_ended, *name_on_response;
+static PyObject *name_failed, *name_self, *name_took, *name_ended, *name_on_response, *name_walked, *name_sent;
 
 static double monotonic(void)
 {
@@ -158,10 +158,20 @@ APART static int call_ready(Pump *self, int fd, uint32_t mask)
     return outcome;
 }
 
-APART static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, Py_ssize_t second)
+/* Call a method of two numbers. */
+static PyObject *call_with_numbers(Walk *walk, PyObject *name, Py_ssize_t first, Py_ssize_t second)
+{
+    PyObject *one = PyLong_FromSsize_t(first), *other = one ? PyLong_FromSsize_t(second) : NULL;
+    PyObject *result = other ? PyObject_CallMethodObjArgs((PyObject *)walk, name, one, other, NULL) : NULL;
+    Py_XDECREF(one);
+    Py_XDECREF(other);
+    return result;
+}
+
+APART static int call_way(Pump *self, Walk *walk, PyObject *name, Py_ssize_t first, Py_ssize_t second)
 {
     self->called = 1;
-    int outcome = settle((PyObject *)walk, PyObject_CallMethod((PyObject *)walk, name, "nn", first, second));
+    int outcome = settle((PyObject *)walk, call_with_numbers(walk, name, first, second));
     return called(self, (PyObject *)walk, outcome);
 }
 
@@ -169,7 +179,7 @@ APART static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t f
 APART static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t count)
 {
     self->called = 1;
-    PyObject *result = PyObject_CallMethod((PyObject *)walk, "walked", "nn", upto, count);
+    PyObject *result = call_with_numbers(walk, name_walked, upto, count);
     int passes = result == Py_True;
     int outcome = called(self, (PyObject *)walk, settle((PyObject *)walk, result));
     return outcome < 0 ? -1 : passes;
@@ -275,7 +285,7 @@ APART static int pass_rewritten(Pump *self, Walk *walk, const struct way *way, P
     ssize_t total = 8 + (ssize_t)pieces[2].iov_len, sent = send_pieces(self, way, pieces);
     walk->bytes += total;
     /* Python takes the rest from the buffer and sends it later */
-    int outcome = PyErr_Occurred() || (sent < total && call_way(self, walk, "sent", sent, total) < 0) ? -1 : 1;
+    int outcome = PyErr_Occurred() || (sent < total && call_way(self, walk, name_sent, sent, total) < 0) ? -1 : 1;
     Py_DECREF(response.owner);
     return outcome;
 }
@@ -285,7 +295,7 @@ APART static int receive_end(Pump *self, Walk *walk, ssize_t count)
 {
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;
-    return call_way(self, walk, "ended", count ? errno : ENDED, 0);
+    return call_way(self, walk, name_ended, count ? errno : ENDED, 0);
 }
 
 /* As `receive`, from a socket with TLS. */
@@ -304,7 +314,7 @@ APART static int receive_by_tls(Pump *self, int fd, Walk *walk, const struct way
     int is_end = *count == -EPIPE || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_EOFError));
     if (PyErr_Occurred() && !clear_exception())
         return -1;
-    return call_way(self, walk, "ended", is_end ? ENDED : -*count, 0);
+    return call_way(self, walk, name_ended, is_end ? ENDED : -*count, 0);
 }
 
 /* Receive into the buffer. 1: there are *count bytes; 0: nothing to do; -1: exception. */
@@ -334,7 +344,7 @@ APART static int report_sent(Pump *self, Walk *walk, Py_ssize_t sent, Py_ssize_t
 {
     if (sent < 0 && PyErr_Occurred())
         return -1;
-    return call_way(self, walk, "sent", sent, count);
+    return call_way(self, walk, name_sent, sent, count);
 }
 
 /* One receive, one walk, one send. */
@@ -560,12 +570,15 @@ static PyObject *pump_connect(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *pump_send_later(PyObject *object, PyObject *args)
+static PyObject *pump_send_later(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     Pump *self = (Pump *)object;
-    int fd;
-    PyObject *data;
-    if (!PyArg_ParseTuple(args, "iO!", &fd, &PyBytes_Type, &data))
+    if (count != 2 || !PyBytes_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "send_later(descriptor of a way, bytes)");
+        return NULL;
+    }
+    long fd = PyLong_AsLong(args[0]);
+    if (fd == -1 && PyErr_Occurred())
         return NULL;
     if (fd < 0 || fd >= self->ways_count || !self->ways[fd].walk) {
         PyErr_SetString(PyExc_ValueError, "send_later(descriptor of a way, bytes)");
@@ -580,7 +593,7 @@ static PyObject *pump_send_later(PyObject *object, PyObject *args)
         self->deferred_room = room;
     }
     Walk *walk = (Walk *)Py_NewRef((PyObject *)self->ways[fd].walk);
-    self->deferred[self->deferred_count++] = (struct deferred){walk, Py_NewRef(data), fd};
+    self->deferred[self->deferred_count++] = (struct deferred){walk, Py_NewRef(args[1]), (int)fd};
     Py_RETURN_NONE;
 }
 
@@ -671,7 +684,7 @@ static void pump_dealloc(PyObject *object)
 static PyMethodDef pump_methods[] = {
     {"iterate", pump_iterate, METH_O, "iterate(wait_s): see loop.interfaces.Pump."},
     {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd, receives=None, sends=None): see loop.interfaces.Pump."},
-    {"send_later", pump_send_later, METH_VARARGS, "send_later(fd, data): see loop.interfaces.Pump."},
+    {"send_later", (PyCFunction)(void (*)(void))pump_send_later, METH_FASTCALL, "send_later(fd, data): see loop.interfaces.Pump."},
     {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
     {NULL, NULL, 0, NULL},
 };
@@ -706,7 +719,10 @@ PyMODINIT_FUNC PyInit__pump(void)
     name_took = PyUnicode_InternFromString("took");
     name_ended = PyUnicode_InternFromString("ended");
     name_on_response = PyUnicode_InternFromString("on_response");
-    if (!functions || !name_failed || !name_self || !name_took || !name_ended || !name_on_response || prepare_tls() < 0)
+    name_walked = PyUnicode_InternFromString("walked");
+    name_sent = PyUnicode_InternFromString("sent");
+    if (!functions || !name_failed || !name_self || !name_took || !name_ended || !name_on_response ||
+        !name_walked || !name_sent || prepare_tls() < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;

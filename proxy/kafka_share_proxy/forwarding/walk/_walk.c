@@ -230,10 +230,19 @@ static Py_ssize_t pending_length(PyObject *self)
 
 static PyObject *pending_append(PyObject *self, PyObject *pair)
 {
-    int correlation_id;
-    PyObject *expected;
-    if (!PyArg_ParseTuple(pair, "iO", &correlation_id, &expected) ||
-        push_new((Pending *)self, correlation_id, expected) < 0)
+    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
+        PyErr_SetString(PyExc_TypeError, "append((correlation id, expected entry))");
+        return NULL;
+    }
+    int overflow;
+    long correlation_id = PyLong_AsLongAndOverflow(PyTuple_GetItem(pair, 0), &overflow);
+    if (correlation_id == -1 && PyErr_Occurred())
+        return NULL;
+    if (overflow || correlation_id != (int32_t)correlation_id) {
+        PyErr_SetString(PyExc_OverflowError, "a correlation id has 32 bits");
+        return NULL;
+    }
+    if (push_new((Pending *)self, (int32_t)correlation_id, PyTuple_GetItem(pair, 1)) < 0)
         return NULL;
     Py_RETURN_NONE;
 }

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.app.serving.open_files import KEPT
+from kafka_share_proxy.app.serving.open_files import RESERVED
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.loop.listeners import PAUSE_S
@@ -24,7 +24,7 @@ from tests.support.raw import LIMIT_S, Raw, until
 pytestmark = pytest.mark.broker
 
 ROOM = 60
-FILES = KEPT + 2 * ROOM + 1
+FILES = RESERVED + 2 * ROOM + 1
 HARD = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 

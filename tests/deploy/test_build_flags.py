@@ -12,6 +12,8 @@ from tests.deploy.test_distributions import KERNELS
 from tests.support import distributions
 
 OURS = "-funroll-loops"
+LEVELS = {"_slicing": "-O3", "_pump": "-O2"}
+"""Kernels with their own level of optimization: long loops, and code that has to be short."""
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +35,13 @@ def optimization(flags: list[str]) -> str:
 
 @pytest.mark.slow
 def test_kernels_are_optimized_as_the_interpreter_is(commands: list[list[str]]) -> None:
-    """Also where CFLAGS is set, which setuptools takes instead of the interpreter's own flags."""
+    """Except for `LEVELS`. Also where CFLAGS is set, which setuptools takes instead of the interpreter's own flags."""
     interpreter = shlex.split(str(sysconfig.get_config_var("CFLAGS")))
     assert optimization(interpreter) in ("-O2", "-O3")
     assert len(commands) == len(KERNELS)
     for command in commands:
         name = Path(next(word for word in command if word.endswith(".c"))).stem
-        assert optimization(command) == ("-O3" if name == "_slicing" else optimization(interpreter)), command
+        assert optimization(command) == LEVELS.get(name, optimization(interpreter)), command
         assert set(interpreter) <= set(command)
         assert OURS in command
 

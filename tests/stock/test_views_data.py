@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.views.fetch.key_filter import TAG, applied
+from kafka_share_proxy.views.fetch.key_filter import TAG, applied_tag
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, StripeCut
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -218,7 +218,7 @@ def test_plain_topics_sessions_filters_and_errors(front: Front, raw: Raw, fresh:
     expected = [r.offset for r in base_records(raw, base, 300)
               if r.key is None or r.key == b"key-1" or murmur2(r.key) <= 1 << 30]  # fmt: skip
     assert [r.offset for r in got] == expected
-    assert entry.unknown_tags == (applied(300),)
+    assert entry.unknown_tags == (applied_tag(300),)
     codes = {o: parts(fetch(on, 15, (view, {0: o})))[0].error_code for o in (301, 300)}
     assert codes == {301: ErrorCode.OFFSET_OUT_OF_RANGE, 300: 0}
     stale = build("FetchRequest", max_wait_ms=100, min_bytes=1, topics=[

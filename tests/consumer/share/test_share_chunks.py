@@ -83,7 +83,7 @@ def test_records_of_a_batch_whose_codec_is_missing_are_left_to_others(monkeypatc
     def missing(*_: object) -> bytes:
         raise compression.CodecMissing("gzip is not installed")
 
-    monkeypatch.setattr(compression, "opened", missing)
+    monkeypatch.setattr(compression, "decompress", missing)
     opened_batch = opened(packed + batch(3, 2), (0, 4, 1))
     assert [each for part, _ in offsets(opened_batch) for each in part] == [3, 4]
     assert opened_batch.unread == [0, 1, 2]

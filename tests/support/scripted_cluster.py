@@ -145,7 +145,7 @@ class Cluster:
         self.wake_fetches()
 
     def release(self, *keys: int) -> None:
-        """Send the held back responses of these APIs (all, without argument), and hold back no more of them."""
+        """Send the responses of these APIs that were held back (default: of all APIs), and hold back no more."""
         self.held.difference_update(keys or set(self.held))
         waiting, self._waiting = self._waiting, []
         for promise, response in waiting:

@@ -38,7 +38,7 @@ class _Lock:
     queue: deque[_Waiter] | None = None
     """Created at the first wait, which is rare."""
     keepers: dict[Keeper, None] | None = None
-    """Those of the holders that keep the lock."""
+    """Holders that keep the lock between their requests."""
 
     def would_wait(self, *, is_exclusive: bool) -> bool:
         return self.is_exclusive or bool(self.queue) or (is_exclusive and self.shared > 0)

@@ -88,7 +88,7 @@ class Elsewhere:
 
 
 ELSEWHERE = OptionalSlot[Elsewhere]()
-"""Where the records of a connection are. None if its client is connected to this proxy."""
+"""Place of the records of a connection. None if its client is connected to this proxy."""
 
 
 def holder_of(connection: Connection) -> int:

@@ -238,7 +238,7 @@ def test_what_does_not_pass_is_handed_over_with_the_bytes(world: World) -> None:
 
 
 class Expecting:
-    """Expects a response, which may be the client's (served.interfaces.ExpectedResponse)."""
+    """Pending entry whose response may be the client's (served.interfaces.ExpectedResponse)."""
 
     rewrite = "on_response"
 

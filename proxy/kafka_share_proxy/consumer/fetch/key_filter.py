@@ -26,7 +26,7 @@ class KeyFilter:
     keys: tuple[bytes, ...] = ()
     """Keys that are accepted regardless of their hash."""
     null_keys: NullKeys = NullKeys.DROP
-    """What happens to records without a key."""
+    """Treatment of records without a key."""
     slots: tuple[int, ...] = ()
     """Slots of a view under whose names offsets are committed. Empty for a filter without slots."""
     of: int = 0

@@ -22,7 +22,7 @@ class _Door:
     reason: str = ""
     inside: dict[Callable[[], None], None] = field(default_factory=dict)
     """Callbacks that end the requests in progress."""
-    kept_open: dict[Callable[[], None], None] = field(default_factory=dict)
+    relying: dict[Callable[[], None], None] = field(default_factory=dict)
     """Callbacks of those that rely on the open door between requests."""
 
 
@@ -113,11 +113,11 @@ class StateGate:
     def rely(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
         """Serve requests without asking for admission, until `end` is called: one of the doors begins to close."""
         for partition in partitions:
-            self._doors[partition].kept_open[end] = None
+            self._doors[partition].relying[end] = None
 
     def rely_no_longer(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
         for partition in partitions:
-            self._doors[partition].kept_open.pop(end, None)
+            self._doors[partition].relying.pop(end, None)
 
     def request(self, partitions: Iterable[int]) -> None:
         """Note that a request waits for closed partitions."""
@@ -148,8 +148,8 @@ class StateGate:
                 self._loading.pop(partition, None)
         for partition in to_close:
             door = self._doors[partition]
-            relying, door.kept_open = door.kept_open, {}
-            for end in relying:
+            ends, door.relying = door.relying, {}
+            for end in ends:
                 end()
         newly = set(to_close) - self.closed
         self.closed |= newly

@@ -16,7 +16,7 @@ def test_a_target_is_one_partition_of_the_base_in_both_isolation_levels() -> Non
 
 
 def test_an_entry_with_an_error_has_the_defaults_of_kafka() -> None:
-    """As FetchResponse.partitionResponse: no offsets, no records, and an empty aborted list."""
+    """FetchResponse.partitionResponse sets no offsets, no records, and an empty aborted list."""
     entry = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (entry.error_code, entry.high_watermark, entry.last_stable_offset, entry.log_start_offset) == (6, -1, -1, -1)
     assert (entry.aborted_transactions, entry.records, entry.preferred_read_replica) == ([], None, -1)

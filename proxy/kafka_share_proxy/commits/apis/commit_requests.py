@@ -11,6 +11,7 @@ from kafka_share_proxy.commits.requested_commits import RequestedCommit, request
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.errors import ErrorCode
 
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
 
@@ -48,3 +49,12 @@ async def commit(
     report_refusals(services, group_id, commits)
     services.held.let_go(group_id)
     return Committed(commits, throttle_time_ms)
+
+
+def refused_without_lease(services: CommitServices, commits: Sequence[RequestedCommit]) -> bool:
+    """Refuse commits before they are forwarded if another proxy may be the owner: brokers do not fence them."""
+    if services.gate.lease():
+        return False
+    for requested in commits:
+        requested.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply, epoch_of
-from kafka_share_proxy.commits.apis.commit_requests import commit
+from kafka_share_proxy.commits.apis.commit_requests import commit, refused_without_lease
 from kafka_share_proxy.commits.apis.commit_responses import (
     COMMIT_HOLD_S,
     DEFINITE,
@@ -192,9 +192,7 @@ class _OffsetCommit:
         request = request_of(
             self._call, [(requested, self._entry(group, requested, plans[id(requested)])) for requested in forwarded]
         )
-        if not self._services.gate.lease():  # brokers do not fence commits
-            for requested in forwarded:
-                requested.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if refused_without_lease(self._services, forwarded):
             self._restore(group, forwarded)
             return
         has_response = False

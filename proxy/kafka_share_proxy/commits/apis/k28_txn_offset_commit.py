@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.commits.apis.commit_requests import commit
+from kafka_share_proxy.commits.apis.commit_requests import commit, refused_without_lease
 from kafka_share_proxy.commits.apis.commit_responses import (
     COMMIT_HOLD_S,
     copy_with,
@@ -134,9 +134,7 @@ class _TxnOffsetCommit:
 
     async def _forward(self, group: CommittingGroup, entries: list[tuple[RequestedCommit, CommitEntry]]) -> None:
         forwarded = [requested for requested, _ in entries]
-        if not self._services.gate.lease():  # brokers do not fence commits
-            for requested in forwarded:
-                requested.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if refused_without_lease(self._services, forwarded):
             return
         try:
             response = await send_upstream(self._call, request_of(self._call, entries))

@@ -121,16 +121,15 @@ async def _response(
     }
     throttle_time_ms = 0 if fetching is None else fetching.throttle_time_ms
     lock_duration_ms = round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000)
-    partitions = dict.fromkeys((*included, *outcome))
-    if len(partitions) > AT_ONCE_MAX or _has_errors(included, outcome, batches):
-        response = await _with_errors(call, services, included, outcome, batches)
+    results = {partition: included.get(partition, _NOTHING) for partition in (*included, *outcome)}
+    if len(results) > AT_ONCE_MAX or _has_errors(results, outcome, batches):
+        response = await _with_errors(call, services, results, outcome, batches)
         response.throttle_time_ms, response.acquisition_lock_timeout_ms = throttle_time_ms, lock_duration_ms
-        if len(partitions) <= AT_ONCE_MAX:
+        if len(results) <= AT_ONCE_MAX:
             return frames.response_frame(KEY, call.version, call.correlation_id, response)
         return await call.work.drive(frames.response_frame_in_slices(KEY, call.version, call.correlation_id, response))
     topics: dict[bytes, list[FetchedPartition]] = {}
-    for partition in partitions:
-        result = included.get(partition, _NOTHING)
+    for partition, result in results.items():
         entry = (partition.partition, encoded_slice(result.records), result.acquired)
         topics.setdefault(partition.topic_id, []).append(entry)
     return frame_without_errors(call.correlation_id, throttle_time_ms, lock_duration_ms, topics)
@@ -160,8 +159,7 @@ async def _with_errors(
     message = messages.ShareFetchResponse
     topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
     hints = []
-    for partition in dict.fromkeys((*results, *outcome)):
-        result = results.get(partition, _NOTHING)
+    for partition, result in results.items():
         code = outcome.get(partition, ErrorCode.NONE)
         hint = leader_hint(services, partition, result.error or code) if result.error or code else NO_HINT
         hints.append(hint)

@@ -9,7 +9,9 @@ Checkouts alternate in each round; the median of the rounds is printed with its 
 
 The cases of commits are those of one client of `tests.bench.individual_commits`, with ranges in the metadata: checkouts
 without `commits.state: metadata` cannot be compared in them. The case `idle` counts a whole process without clients,
-Trio included, and beside it the least that such a process executes (`idle_guest`).
+Trio included, and beside it the least that such a process executes (`idle_guest`). The case `share-fetch` counts a
+whole process too, less what it executes when idle: a ShareFetch that returns about 500 records and acknowledges those
+of the one before.
 
 Only instructions of the process itself count: the kernel's work is most of the CPU time of a small request, and is
 measured by `tests.bench.forwarding`. Two checkouts are compared to the percent; machines, compilers and Python versions
@@ -47,6 +49,8 @@ from tests.bench import forwarding, individual_commits  # noqa: E402
 from tests.bench.individual_commits import Client  # noqa: E402
 from tests.bench.measuring import GIB, load, middle  # noqa: E402
 from tests.bench.pump_instructions import pump_function  # noqa: E402
+from tests.bench.share_cycles import Cycles  # noqa: E402
+from tests.support.brokers import OLD  # noqa: E402
 
 SETTLED_S = 15.0
 """After the start: what the proxy does once is done by then."""
@@ -60,6 +64,8 @@ IDLE, IDLE_LEAST = "idle", "idle, least"
 COMMITS = {"commit-plain": "plain", "commit-individual": "individual"}
 """Case -> kind of commit."""
 COMMITS_COUNTED = 2_000
+SHARES = "share-fetch"
+SHARES_COUNTED = 100
 TOPIC = "bench"
 """Made by `forwarding.store`."""
 LOADS = {
@@ -120,6 +126,13 @@ class Counted:
         if not total:
             raise SystemExit("error: callgrind counted nothing: the pump was not entered")
         return (total - idle * took) / units
+
+    def of_share_fetch(self) -> float:
+        """Instructions of one ShareFetch. Those of an idle proxy are subtracted."""
+        with Cycles(self.bootstrap, SHARES_COUNTED) as cycles:
+            idle = self.idle(IDLE_S)
+            total, took = self.of(partial(cycles.run, SHARES_COUNTED))
+        return (total - idle * took) / SHARES_COUNTED
 
     def _control(self, *arguments: str) -> None:
         command = ["callgrind_control", *arguments, str(self._pid)]
@@ -193,6 +206,20 @@ def count(
     return counts
 
 
+def count_shares(checkouts: Sequence[Path], rounds: int) -> list[list[float]]:
+    """Counts of each checkout, which has a cluster of its own: one proxy serves the share groups of a cluster."""
+    counts = []
+    for checkout in checkouts:
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-") as folder,
+            Cluster(OLD, Path(folder) / "kafka") as cluster,
+            counted(checkout, cluster, Path(folder) / "proxy", {}) as proxy,
+        ):
+            time.sleep(SETTLED_S)
+            counts.append([proxy.of_share_fetch() for _ in range(rounds + 1)][1:])  # what is made once is in the first
+    return counts
+
+
 def count_idle(checkouts: Sequence[Path], cluster: Cluster, folder: Path, rounds: int) -> dict[str, list[list[float]]]:
     """Counts of each checkout, and of the least of this one."""
     counts: dict[str, list[list[float]]] = {IDLE: [], IDLE_LEAST: []}
@@ -218,7 +245,7 @@ def report(names: Sequence[str], counts: Mapping[str, Sequence[Sequence[float]]]
 def main() -> None:
     """Count everything and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--case", action="append", choices=[*LOADS, *COMMITS, IDLE], help="only these")
+    parser.add_argument("--case", action="append", choices=[*LOADS, *COMMITS, SHARES, IDLE], help="only these")
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each case")
     parser.add_argument("--beside", action="append", type=Path, default=[], help="a checkout with a .venv of its own")
     options = parser.parse_args()
@@ -230,12 +257,14 @@ def main() -> None:
         kload = forwarding.build(folder, "kload")
         with Cluster(forwarding.RELEASE, folder / "kafka") as cluster:
             forwarding.store(cluster.bootstrap, cluster.nodes[0].port, kload, fill_bytes=64 << 20)
-            cases = options.case or [*LOADS, IDLE]
+            cases = options.case or [*LOADS, SHARES, IDLE]
             counts: dict[str, list[list[float]]] = {}
-            if loads := [case for case in cases if case != IDLE]:
+            if loads := [case for case in cases if case not in (IDLE, SHARES)]:
                 counts |= count(checkouts, cluster, kload, folder, loads, options.rounds)
             if IDLE in cases:
                 counts |= count_idle(checkouts, cluster, folder, options.rounds)
+    if SHARES in cases:
+        counts[SHARES] = count_shares(checkouts, options.rounds)
     report(["this", *(checkout.name for checkout in checkouts[1:])], counts)
 
 

@@ -166,8 +166,13 @@ def topics_to_query(
             if known.is_due:
                 ids.add(partition.topic_id)
             continue
-        code = judge_partition(known.topic, partition.partition, connection.node_id)
-        if known.is_due or (known.is_old and (partition in settled or code != ErrorCode.NONE)):
+        if known.is_due or (
+            known.is_old
+            and (
+                partition in settled
+                or judge_partition(known.topic, partition.partition, connection.node_id) != ErrorCode.NONE
+            )
+        ):
             names.add(known.topic.name)
     return names, ids
 

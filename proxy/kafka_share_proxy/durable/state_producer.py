@@ -206,7 +206,8 @@ class StateProducer:
         """Return the time at which a request or `overdue` may have a result without another event."""
         if self.stage is _LOST:
             return inf
-        return min(self._next_deadline(), self.transactions.next_deadline())
+        deadline, transactions = self._next_deadline(), self.transactions
+        return min(deadline, transactions.next_deadline()) if transactions.is_active else deadline
 
     def _next_deadline(self) -> float:
         oldest = self._oldest_unsent() + WAIT_MAX_S
@@ -279,7 +280,7 @@ class StateProducer:
 
     def overdue(self, now: float) -> list[Outcome]:
         """Refuse entries that waited too long for an append that cannot be settled, and abort a late transaction."""
-        late = self._late_transactions(now)
+        late = self._late_transactions(now) if self.transactions.is_active else []
         if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
             return late
         retained_entries, outcomes = deque[Entry](), late

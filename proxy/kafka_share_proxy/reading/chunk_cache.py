@@ -77,10 +77,6 @@ class Chunk:
         """Return the index of the batch that contains the offset, or the next one."""
         return first_to(self.batches, offset)
 
-    def bytes_from(self, index: int) -> int:
-        """Return the bytes of the batches from `index` on."""
-        return self._end - self.batches[index].position
-
     def continues(self, offset: int, last_fetched_epoch: int) -> bool:
         """True if a reader whose log ends in that epoch before `offset` can continue here (KIP-595). -1: unknown."""
         if last_fetched_epoch in (-1, self.leader_epoch):

@@ -84,6 +84,9 @@ def test_rows_equal_the_headers(seed: int) -> None:
         assert (batch.end, batch.is_control, batch.is_transactional, batch.compression) == (
             header.end, header.is_control, header.is_transactional, header.compression,
         )  # fmt: skip
+    positions = [batch.position for batch in batches_read]
+    assert [batches_read.position(index) for index in range(30)] == positions
+    assert [batches_read[7:].position(index) for index in range(23)] == positions[7:]
 
 
 @needs_c

@@ -293,10 +293,10 @@ def _offered_batches(ready: Ready, max_records: int, max_bytes: int) -> tuple[in
     begin = chunk.index_of(ready.offset)
     offset_limit = max(ready.offset, ready.share.partition.end_offset + 1) + max_records
     end = first_from(chunk.batches, offset_limit + 1, begin)
-    if chunk.bytes_from(begin) <= max_bytes:
-        return begin, end
-    limit = chunk.batches[begin].position + max_bytes
-    return begin, bisect_right(chunk.batches, limit, lo=begin, hi=end, key=lambda batch: batch.position + batch.size)
+    limit = chunk.position(begin) + max_bytes
+    if chunk.position(end) > limit:
+        end = bisect_right(range(end), limit, lo=begin, key=lambda index: chunk.position(index + 1))
+    return begin, end
 
 
 def _read_ahead(fetching: ShareFetching, ready_partitions: Iterable[Ready]) -> None:

@@ -36,6 +36,7 @@ _ONLY_MARKERS = bytes.maketrans(bytes((ABORTED, MARKER)), bytes((KEPT, ABORTED))
 _BASE_AT, _LAST_AT, _ATTRIBUTES_AT, _MAGIC_AT = 0, 8, 48, 50
 """Byte positions in a row."""
 _OFFSET = Struct("<q")
+_POSITION, _POSITION_AT = Struct("<I"), 32
 _TRANSACTION = Struct("<qq")
 
 
@@ -114,6 +115,10 @@ class BatchTable(Sequence[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         return map(Batch._make, ROW.iter_unpack(self._rows[self._first * ROW.size : self._last * ROW.size]))
+
+    def position(self, index: int) -> int:
+        """Return the position of the batch at `index`, which is not negative, without creating a `Batch`."""
+        return _POSITION.unpack_from(self._rows, (self._first + index) * ROW.size + _POSITION_AT)[0]  # type: ignore[no-any-return]
 
     def search(self, column: int, offset: int, low: int) -> int:
         """Return the first index, from `low` on, with at least this offset at byte `column` of its row."""

@@ -180,7 +180,6 @@ class ForwardedConnection:
         if self._local is None:
             self._local = LocalRequests(self)
         self._local.mute(request, frame)
-        self.held.update()
 
     def response(self, data: ResponseFrame) -> None:
         """Send the response to the local request. The client is unmuted once the kernel has it."""

@@ -157,7 +157,9 @@ class LocalRequests:
     def _forward(self) -> None:
         assert self._request is not None  # noqa: S101  # it was running
         request_dispatch.pass_whole(self._connection, self._request, self._frame)
+        self._frame = memoryview(b"")
         self._unmute()
+        self._connection.held.update()
         self._connection.update()
 
     def _response(self, response: frames.ResponseFrame) -> None:
@@ -173,6 +175,4 @@ class LocalRequests:
     def _unmute(self) -> None:
         self._connection.state.move(ClientState.PASSING)
         self._request = None
-        self._frame = memoryview(b"")
-        self._connection.held.update()
         self._connection.requests.resume_soon()

@@ -95,8 +95,7 @@ class ClusterClientSettings:
     """Loop that hosts Trio, which can repeat requests by itself (`repeated_request`). None if there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerVersions:
+class BrokerVersions(NamedTuple):
     """ApiVersions response of a broker."""
 
     ranges: Mapping[int, tuple[int, int]]

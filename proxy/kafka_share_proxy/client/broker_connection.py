@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import trio
@@ -54,8 +53,7 @@ AUTHENTICATE_VERSIONS = (1, 2)
 API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _InFlight:
+class _InFlight(NamedTuple):
     """A request that was sent, or is queued for sending, and has no response."""
 
     api: str

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kafka_share_proxy.client.notes import ConsumerNote, Observe
 from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult
+
+if TYPE_CHECKING:  # a consumer without share groups loads this module for its metrics
+    from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult
 
 SHARE_MEMBER_STATE = "share member state"
 """before, after, reason"""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka_share_proxy.consumer.share.share_core import DeliveredRecords
 from kafka_share_proxy.wire.values import TopicPartition
+
+if TYPE_CHECKING:  # a consumer without share groups loads this module for its deserializers
+    from kafka_share_proxy.consumer.share.share_core import DeliveredRecords
 
 
 class ShareRecord(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.partitions import NOTHING, Flow, OffsetAndMetadata, Partitions, shown
@@ -131,8 +130,7 @@ ApplicationEvent = (
 # Background events
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevokePartitions:
+class RevokePartitions(NamedTuple):
     """Partitions to revoke. The application acknowledges after it has released them."""
 
     rebalance_id: int
@@ -141,16 +139,14 @@ class RevokePartitions:
     """Monotonic seconds at which the partitions are given up as lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevokeCancelled:
+class RevokeCancelled(NamedTuple):
     """A pending revocation of these partitions is cancelled."""
 
     rebalance_id: int
     partitions: Partitions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignPartitions:
+class AssignPartitions(NamedTuple):
     """The current assignment of the member. The application acknowledges it."""
 
     rebalance_id: int
@@ -158,16 +154,14 @@ class AssignPartitions:
     added: Partitions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsLost:
+class PartitionsLost(NamedTuple):
     """Partitions that other members may own now."""
 
     partitions: Partitions
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallDone:
+class CallDone(NamedTuple):
     """The one result of a call."""
 
     call_id: int
@@ -175,12 +169,11 @@ class CallDone:
     error: ProxyError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRefused:
+class CommitRefused(NamedTuple):
     """Value of a commit's CallDone if some partitions were refused."""
 
     errors: Mapping[TopicPartition, ProxyError]
-    left_out: Mapping[TopicPartition, Sequence[OffsetSpan]] = field(default_factory=dict)
+    left_out: Mapping[TopicPartition, Sequence[OffsetSpan]]
 
     def as_error(self) -> ProxyError:
         """Return the error to raise: PartitionLostError if there is one, with a note for each partition."""
@@ -192,23 +185,20 @@ class CommitRefused:
         return chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangesLeftOut:
+class RangesLeftOut(NamedTuple):
     """Value of a commit's CallDone if some ranges are not committed."""
 
     left_out: Mapping[TopicPartition, Sequence[OffsetSpan]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackgroundError:
+class BackgroundError(NamedTuple):
     """A failure that no call waits for. The next poll raises it."""
 
     error: ProxyError
     partitions: Partitions = NOTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionFound:
+class PositionFound(NamedTuple):
     """A start position was found. The metadata may list processed records above the committed offset."""
 
     partition: TopicPartition
@@ -217,8 +207,7 @@ class PositionFound:
     """Offset at which the main flow leaves older records to a second flow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatchUpChanged:
+class CatchUpChanged(NamedTuple):
     """Progress of a second flow, for logs and metrics."""
 
     partition: TopicPartition
@@ -228,8 +217,7 @@ class CatchUpChanged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchArrived:
+class FetchArrived(NamedTuple):
     """The buffer holds records, among others of these partitions."""
 
     partitions: Partitions

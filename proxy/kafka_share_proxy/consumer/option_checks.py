@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 INT32_MAX = (1 << 31) - 1
 SECONDS_MAX = INT32_MAX / 1000
@@ -16,8 +16,7 @@ SECONDS_MAX = INT32_MAX / 1000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Range(NamedTuple):
     """Values that an option accepts."""
 
     above: float = -math.inf

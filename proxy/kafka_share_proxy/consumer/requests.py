@@ -78,8 +78,7 @@ class RequestFailure(NamedTuple):
 Outcome = Message | RequestFailure
 
 
-@dataclass(frozen=True, slots=True)
-class DueRequests:
+class DueRequests(NamedTuple):
     """Requests, events and next wake-up of a manager."""
 
     requests: tuple[UnsentRequest, ...] = ()

@@ -15,7 +15,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -134,12 +134,12 @@ def _later(
             had = tuple(choose.sample(everything, choose.randint(0, min(6, len(everything)))))
             when = choose.choice((generation, generation - 1, 3))
         if disorder and choose.random() < 0.2:
-            subscription = replace(subscription, topics=tuple(choose.sample(list(case.counts), 2)))
+            subscription = subscription._replace(topics=tuple(choose.sample(list(case.counts), 2)))
         owned = had if name == "cooperative-sticky" else ()
         data = ASSIGNORS[name].user_data(frozenset(had), when)
         if disorder and choose.random() < 0.1:
             data = choose.choice((None, b"", b"bad"))
-        subscriptions[member_id] = replace(subscription, owned=owned, generation=when, user_data=data)
+        subscriptions[member_id] = subscription._replace(owned=owned, generation=when, user_data=data)
     return subscriptions
 
 
@@ -210,7 +210,7 @@ def in_racks(choose: random.Random, case: Case) -> Case:
         for topic, count in counts.items()
     }
     members = {
-        name: replace(each, rack=choose.choice(letters + "z") if choose.random() < 0.8 else None)
+        name: each._replace(rack=choose.choice(letters + "z") if choose.random() < 0.8 else None)
         for name, each in case.members.items()
     }
     return Case(case.assignor, counts, members, racks)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 MARGIN_SHARE = 0.1
 """Fraction of the rebalance timeout for the requests that give partitions up."""
@@ -24,8 +24,7 @@ class RebalanceProtocol(Enum):
     """The rebalance timeout fences this member (KIP-848)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayLimits:
+class DelayLimits(NamedTuple):
     """Limits of a revocation delay, in seconds."""
 
     max_revoke_delay_s: float = math.inf

@@ -6,8 +6,7 @@ A newer version is read as the newest supported one, and the bytes that follow a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.partitions import by_topic
 from kafka_share_proxy.wire.codec import numbered
@@ -28,8 +27,7 @@ class MalformedAssignment(ProxyError):
     """The leader of the group sent a malformed assignment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSubscription:
+class GroupSubscription(NamedTuple):
     """Subscription of a member, sent to the group leader (ConsumerPartitionAssignor.Subscription)."""
 
     topics: tuple[str, ...]
@@ -44,8 +42,7 @@ class GroupSubscription:
     """Instance id that the member sent with JoinGroup."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupAssignment:
+class GroupAssignment(NamedTuple):
     """Assignment of a member, sent by the group leader (ConsumerPartitionAssignor.Assignment)."""
 
     partitions: tuple[TopicPartition, ...] = ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,8 +81,7 @@ class VersionRange(NamedTuple):
 NO_VERSIONS = VersionRange(0, -1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StructSpec:
+class StructSpec(NamedTuple):
     """Structure: the message itself, or a named part of it."""
 
     name: str
@@ -91,8 +89,7 @@ class StructSpec:
     fields: tuple[FieldSpec, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldSpec:
+class FieldSpec(NamedTuple):
     """One field in all its versions."""
 
     name: str
@@ -124,8 +121,7 @@ class FieldSpec:
         return version in self.tagged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSpec:
+class MessageSpec(NamedTuple):
     """One message in all its versions."""
 
     name: str
@@ -203,7 +199,7 @@ def _texts() -> Mapping[str, str]:
     """Read all definitions, 190 kB: later, no descriptor may be free, or the files may be of another release."""
     folders = (location().joinpath("internal"), location())
     paths = (path for folder in folders for path in folder.iterdir() if path.name.endswith(".json"))
-    return {path.name.removesuffix(".json"): path.read_text("utf-8") for path in paths}
+    return {path.name.removesuffix(".json"): path.read_bytes().decode() for path in paths}
 
 
 @cache

@@ -13,6 +13,7 @@ from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.ownership import lacks_identity
 from kafka_share_proxy.wire.errors import UpstreamLost
+from trio.testing import MockClock
 
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
 from tests.support.state_cluster import Loop, StateCluster, host_in
@@ -24,7 +25,9 @@ def hosted_in(cluster: StateCluster, nursery: trio.Nursery) -> HostedState:
     return HostedState(TEST_STATE, HeldTexts(), text_gate(), host_in(cluster, loop, notes))
 
 
-async def test_topic_is_created_before_partitions_are_assigned(nursery: trio.Nursery) -> None:
+async def test_topic_is_created_before_partitions_are_assigned(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     """The group of proxies takes some seconds to form; nothing is taken over meanwhile."""
     cluster = StateCluster(nursery)
     hosted = hosted_in(cluster, nursery)

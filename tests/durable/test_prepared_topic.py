@@ -9,11 +9,11 @@ import trio
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable import state_producer
 from kafka_share_proxy.durable.hosted_state import HostedState
-from kafka_share_proxy.durable.prepared_topic import PreparedTopic
+from kafka_share_proxy.durable.prepared_topic import PREPARING_S, PreparedTopic
 from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
 from kafka_share_proxy.durable.topic_guard import CHECK_S
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from trio.testing import MockClock
 
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
@@ -44,7 +44,7 @@ def world(nursery: trio.Nursery) -> World:
     return World(nursery)
 
 
-async def test_prepared_topic_is_not_looked_up_by_the_takeover(world: World) -> None:
+async def test_prepared_topic_is_not_looked_up_by_the_takeover(world: World, autojump_clock: MockClock) -> None:
     assert not world.topic.is_known
     await world.topic.prepare()
     assert world.topic.is_known
@@ -53,13 +53,43 @@ async def test_prepared_topic_is_not_looked_up_by_the_takeover(world: World) -> 
     assert len(world.cluster.requested) == looked_up
 
 
-async def test_topic_that_is_created_first_is_looked_up_by_the_takeover(nursery: trio.Nursery) -> None:
+async def test_topic_that_is_created_first_is_not_looked_up_by_the_takeover(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     world = World(nursery, exists=False)
     await world.topic.prepare()
-    assert not world.topic.is_known
-    await world.topic.require(world.on_trouble)
     assert world.topic.is_known
-    assert world.cluster.requested.count(ApiKey.DESCRIBE_CONFIGS) == 1
+    looked_up = len(world.cluster.requested)
+    await world.topic.require(world.on_trouble)
+    assert len(world.cluster.requested) == looked_up
+    assert world.cluster.requested.count(ApiKey.CREATE_TOPICS) == 1
+
+
+async def test_coordinators_are_looked_up_until_brokers_have_some(
+    world: World, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """The first lookup makes brokers create __transaction_state."""
+    fault = world.cluster.refuse(ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    nursery.start_soon(world.state.run)
+    nursery.start_soon(world.topic.prepare)
+    await trio.sleep(0.5)
+    assert not world.state.journal.coordinators
+    world.cluster.faults.remove(fault)
+    await trio.sleep(1)
+    assert len(world.state.journal.coordinators) == 8
+    nursery.cancel_scope.cancel()
+
+
+async def test_coordinators_that_never_appear_are_left_to_the_takeover(
+    world: World, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    world.cluster.refuse(ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    nursery.start_soon(world.state.run)
+    await world.topic.prepare()
+    assert world.topic.is_known
+    await trio.sleep(1)
+    assert world.cluster.requested.count(ApiKey.FIND_COORDINATOR) == len(PREPARING_S)
+    nursery.cancel_scope.cancel()
 
 
 async def test_failed_takeover_and_old_metadata_require_another(world: World, autojump_clock: MockClock) -> None:

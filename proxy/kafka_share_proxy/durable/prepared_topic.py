@@ -24,6 +24,10 @@ RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """Shortest and longest delay in seconds after a failed lookup."""
 FAILED_S = 1.0
 """Shortest delay in seconds after an error."""
+PREPARING_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Delays in seconds before the lookups of `prepare`, together as long as a new group of brokers waits for more members
+(`group.initial.rebalance.delay.ms`).
+"""
 
 
 class PreparedTopic:
@@ -62,11 +66,16 @@ class PreparedTopic:
         self._is_learned = False
 
     async def prepare(self) -> None:
-        """Create the topic or look it up, once. Errors are left to `require`."""
+        """Create the topic or look it up, until it and its coordinators are known. Errors are left to `require`."""
         topic = self.open()
         try:
-            await self._query(topic)
-            self._leaders.check_soon()  # FindCoordinator makes the brokers create __transaction_state
+            for delay in PREPARING_S:
+                await trio.sleep(delay)
+                if not self.is_known:
+                    await self._query(topic)
+                elif self._journal.coordinators:
+                    return
+                self._leaders.check_soon()  # FindCoordinator makes the brokers create __transaction_state
         except ProxyError:
             return
         finally:

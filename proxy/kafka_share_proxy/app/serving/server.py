@@ -266,6 +266,8 @@ class Server:
         if trace.client is not None:
             parts.plane.client_trace.begin(trace.client, trace_page.limits(trace, trace.seconds))
         parts.open(snapshot)
+        if parts.home is not None:
+            nursery.start_soon(parts.home.run)  # brokers of a new cluster need a second for the group of proxies
         await loaded.wait()
         # Current objects are permanent: a garbage collection must not walk through all of them while clients wait.
         self._collector.begin(self._walked_s)
@@ -273,8 +275,6 @@ class Server:
             huge_pages.move()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
         nursery.start_soon(self._watch.follow, parts.on_cluster)
-        if parts.home is not None:
-            nursery.start_soon(parts.home.run)
         if parts.audit is not None:
             nursery.start_soon(parts.audit.run)
         for task in (task for feature in parts.features for task in feature.tasks):

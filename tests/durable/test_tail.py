@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -327,8 +326,8 @@ def test_fetches_without_news_are_repeated_by_the_loop(monkeypatch: pytest.Monke
             cluster = StateCluster(nursery)
             settings = ClusterClientSettings(reactor=reactor)
             address = await cluster.listen()
-            access = replace(cluster.access(lambda _event, **_context: None), settings=settings)
-            followed = Followed(cluster, replace(access, client=lambda: ClusterClient([address], settings)))
+            access = cluster.access(lambda _event, **_context: None)._replace(settings=settings)
+            followed = Followed(cluster, access._replace(client=lambda: ClusterClient([address], settings)))
             followed.make()
             followed.run()
             await followed.tail.loaded()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from dataclasses import replace
 
 from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
@@ -57,7 +56,7 @@ class OrderedStorm(AdminStorm):
     def read(self, partition: Partition, head: int) -> ReadRecords:
         keyed = [(offset, key) for offset, key in enumerate(self.keys[partition.key]) if key != NO_KEY]
         keys = RecordKeys(array("q", [offset for offset, _ in keyed]), array("Q", [key for _, key in keyed]))
-        return replace(super().read(partition, head), keys=keys)
+        return super().read(partition, head)._replace(keys=keys)
 
     def switch(self) -> None:
         """Switch key order of the last group off or on, or change the width of a window."""

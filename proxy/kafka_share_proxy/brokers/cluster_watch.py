@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import trio
 
@@ -33,8 +34,7 @@ TOPICS_AT_ONCE = 25
 """Maximum number of topics in one request: parsing a thousand would delay every client."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSnapshot:
+class ClusterSnapshot(NamedTuple):
     """Brokers, metadata and versions of the cluster, as of one refresh."""
 
     brokers: Mapping[int, Address]

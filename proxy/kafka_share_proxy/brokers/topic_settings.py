@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 POLICY = "cleanup.policy"
 COMPACT, DELETE = "compact", "delete"
@@ -21,8 +21,7 @@ SAFE_REPLICAS = 3
 """Minimum number of replicas with which `min.insync.replicas` can be above 1 while one broker is away."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettings:
+class TopicSettings(NamedTuple):
     """Settings of one topic as a broker reported them."""
 
     topic: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kafka_share_proxy.commits.apis import (
     k08_offset_commit,
     k09_offset_fetch,
@@ -39,7 +37,8 @@ DELETIONS: tuple[DeclaredApi[CommitServices], ...] = (k42_delete_groups.API, k47
 
 def commits(services: CommitServices) -> dict[int, Served]:
     served = {api.key: _served(api, services) for api in COMMITS}
-    served[k08_offset_commit.KEY] = replace(served[k08_offset_commit.KEY], synchronous_handler=FastPath(services).take)
+    synchronous = FastPath(services).take
+    served[k08_offset_commit.KEY] = served[k08_offset_commit.KEY]._replace(synchronous_handler=synchronous)
     return served
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.wire.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEvents:
+class JournalEvents(NamedTuple):
     """Callbacks of a journal, for the owner of its partitions."""
 
     need_view: Callable[[], None] = lambda: None

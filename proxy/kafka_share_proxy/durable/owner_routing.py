@@ -8,9 +8,8 @@ nor on 15.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.fleet.group_owners import Fleet, Peer, PeerLost
@@ -61,8 +60,7 @@ class OwnedServices(Protocol):
         """Seconds for which tools wait while the state is being loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedApi:
+class OwnedApi(NamedTuple):
     """API that the owner of the groups serves (`Needs.OWNER`)."""
 
     api: DeclaredApi[Any]

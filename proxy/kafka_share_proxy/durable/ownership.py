@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import trio
 
@@ -21,8 +21,7 @@ TOGETHER_MAX = 5
 """Maximum number of partitions without requests that are taken over together while clients use others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnershipEvents:
+class OwnershipEvents(NamedTuple):
     """Callbacks for changes of the ownership while it is active."""
 
     changed: Callable[[], None] = lambda: None

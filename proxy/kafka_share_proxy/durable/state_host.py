@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
@@ -13,8 +13,7 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerAccess:
+class BrokerAccess(NamedTuple):
     """Access to brokers under the proxy's own identity."""
 
     client: Callable[[], ClusterClient]
@@ -25,8 +24,7 @@ class BrokerAccess:
     notes: Notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateHost:
+class StateHost(NamedTuple):
     """Dependencies that all states of this proxy share."""
 
     access: BrokerAccess

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 Page = tuple[HTTPStatus, Mapping[str, Any]]
 """Status and JSON object of a response."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminRequest:
+class AdminRequest(NamedTuple):
     """Request for a page."""
 
     method: str

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
+class CheckReport(NamedTuple):
     """Sentences of `check` about one feature."""
 
     line: str

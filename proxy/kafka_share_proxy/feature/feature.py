@@ -116,8 +116,7 @@ class Platform:
         return self.home.host(state, held, partition_of)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(NamedTuple):
     """Readiness of a feature: the path /readyz/PATH and its part of /readyz."""
 
     path: str

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kafka_share_proxy.loop.promise import Promise
 
@@ -40,8 +39,7 @@ def most_by_name(figures: Counter[str], names_max: int) -> dict[str, float]:
     return largest | {OTHERS: figures.total() - sum(largest.values())}
 
 
-@dataclass(frozen=True, slots=True)
-class _Metric:
+class _Metric(NamedTuple):
     name: str
     kind: Kind
     help: str

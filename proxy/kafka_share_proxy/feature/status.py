@@ -51,8 +51,7 @@ Cell = str | int | None | Link | Change | Seconds | Alarm
 """None: unknown or not applicable."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusTable:
+class StatusTable(NamedTuple):
     """Rows of equal length."""
 
     title: str
@@ -74,8 +73,7 @@ class HeatCell(NamedTuple):
     """Explanation in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeatMap:
+class HeatMap(NamedTuple):
     """Load by row and column."""
 
     title: str
@@ -85,8 +83,7 @@ class HeatMap:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(NamedTuple):
     """Part of a section that is closed at first."""
 
     title: str

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_share_proxy.forwarding import moved_connection
 from kafka_share_proxy.forwarding.connection_state import FAILED, event_of
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.data_plane import Plane
 
 
-@dataclass(frozen=True, slots=True)
-class Entrance:
+class Entrance(NamedTuple):
     """Conditions under which clients reach the listeners."""
 
     names_advice: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.cluster_metadata import Topic
@@ -66,8 +65,7 @@ class _BrokersRefuse(MoveRefused):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
+class DescribedGroup(NamedTuple):
     """Share group as its coordinator describes it."""
 
     epoch: int

@@ -6,7 +6,7 @@ Without rights views follow their bases only on requests of clients, and plans a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterSnapshot
@@ -26,8 +26,7 @@ PROBE = "__view.r2.kafka-share-proxy-check"
 """Name of a view that does not exist. Rights granted by prefix are the same on it as on all views."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewRights:
+class ViewRights(NamedTuple):
     """Rights of the identity on the topics of views."""
 
     partitions: int = 0

@@ -9,9 +9,8 @@ whose topic cannot grow is shown with the partitions it has.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.queries import TopicEntry
@@ -70,8 +69,7 @@ class Missing(Enum):
     """Report UNKNOWN_TOPIC_OR_PARTITION."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewOutcome:
+class ViewOutcome(NamedTuple):
     """Result of preparing one view: its state for a client, or why it cannot be shown."""
 
     code: ErrorCode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -222,7 +222,7 @@ def test_each_route_that_inspects_requests_can_read_them() -> None:
 
 def cluster_with_every_api() -> ClusterSnapshot:
     everything = {key: registry.versions(key) for key in registry.API_KEYS}
-    return replace(snapshot({0: A}), versions={0: BrokerVersions(ranges=everything, response=None)})
+    return snapshot({0: A})._replace(versions={0: BrokerVersions(ranges=everything, response=None)})
 
 
 def test_produce_is_inspected_from_the_moment_a_view_is_known() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kafka_share_proxy.forwarding.dispatch.chain import in_order, next_response
@@ -169,9 +169,9 @@ def test_a_request_that_no_feature_selects_is_forwarded_immediately() -> None:
     """If each of them selects by group; else their predicates are called."""
     mine, theirs = {"mine": 1}, {"theirs": 1}
     unless: set[int] = set()
-    a = replace(says(None), wants=ByKnownGroup(ContainsAny((b"ic/",)), (mine,), words=(b"ic/",)))
-    b = replace(says(None), wants=ByKnownGroup(EveryRequest(), (theirs,), (unless,)))
-    requested = replace(says(None), wants=EveryRequest())
+    a = says(None)._replace(wants=ByKnownGroup(ContainsAny((b"ic/",)), (mine,), words=(b"ic/",)))
+    b = says(None)._replace(wants=ByKnownGroup(EveryRequest(), (theirs,), (unless,)))
+    requested = says(None)._replace(wants=EveryRequest())
 
     def joined(*features: Served) -> Any:
         return in_order({COMMIT: each} for each in features)[COMMIT].wants
@@ -205,9 +205,9 @@ def test_the_short_way_is_for_what_no_feature_in_front_wants() -> None:
     """The words in its bytes decide, if the exact match agrees too, and its group, however the chains are built."""
     short, groups = Short(), dict[str, int]()
     exactly = ContainsAny((b"__view.new",))
-    views = replace(says(None), wants=ByKnownGroup(exactly, groups=(), words=(b"__view.",)))
-    shares = replace(says(None), wants=ByKnownGroup(EveryRequest(), (groups,)))
-    commits = replace(says(None), wants=ByKnownGroup(EveryRequest(), ()), synchronous_handler=short)
+    views = says(None)._replace(wants=ByKnownGroup(exactly, groups=(), words=(b"__view.",)))
+    shares = says(None)._replace(wants=ByKnownGroup(EveryRequest(), (groups,)))
+    commits = says(None)._replace(wants=ByKnownGroup(EveryRequest(), ()), synchronous_handler=short)
     chained = in_order(({COMMIT: views}, in_order(({COMMIT: shares}, {COMMIT: commits}))))[COMMIT].synchronous_handler
     assert chained is not None
     connection: Any = None
@@ -220,7 +220,7 @@ def test_the_short_way_is_for_what_no_feature_in_front_wants() -> None:
     groups["g"] = 1
     assert not takes_it(b"orders")
     assert short.took[-1] is False
-    both = in_order(({COMMIT: shares}, {COMMIT: replace(commits, synchronous_handler=chained)}))[
+    both = in_order(({COMMIT: shares}, {COMMIT: commits._replace(synchronous_handler=chained)}))[
         COMMIT
     ].synchronous_handler
     assert both is not None

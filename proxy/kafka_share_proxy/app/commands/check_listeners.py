@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.loop import listeners
 from kafka_share_proxy.wire.values import Address
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class Listening(NamedTuple):
     """One listener that `serve` would open."""
 
     purpose: str

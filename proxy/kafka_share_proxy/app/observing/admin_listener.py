@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import h11
 import trio
@@ -60,8 +60,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """Response of the admin listener."""
 
     status: HTTPStatus

@@ -8,9 +8,8 @@ are reported together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Key = tuple[str, ...]
 
@@ -20,8 +19,7 @@ FILE_BYTES_MAX = 1 << 20
 """Maximum size of a settings file, which has a page or two. A larger one is the wrong file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(NamedTuple):
     """Mistake in the settings, with its place and a text that says how to correct it."""
 
     path: Key

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -49,8 +48,7 @@ SECRET_FILES = ("upstream.sasl.password_file",)
 """Files that are read again at each login."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reloaded:
+class Reloaded(NamedTuple):
     """Result of a reload."""
 
     changed: tuple[str, ...] = ()

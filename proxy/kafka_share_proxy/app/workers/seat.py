@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -25,8 +25,7 @@ REQUEST_TIMEOUT_S = 5.0
 """Seconds that the supervisor may take for a response. It serves no clients, so it needs less than a millisecond."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(NamedTuple):
     """Assignment of one worker among all workers of one supervisor."""
 
     number: int

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_share_proxy.loop.interfaces import Notes, Timer
 from kafka_share_proxy.wire.values import MIB
@@ -30,8 +29,7 @@ LINE_CHARACTERS_MAX = 16 << 10
 """Maximum length of a line. A longer one has no body."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLimits:
+class TraceLimits(NamedTuple):
     """Limits of a trace. It ends when one is reached."""
 
     seconds: float = 60.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.dispatch.early_matches import EarlyMatch, EveryRequest
@@ -48,8 +48,7 @@ class Needs(Enum):
     """The handler runs here once no state is being loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """Declaration bound to the services of its feature."""
 
     handler: Handler

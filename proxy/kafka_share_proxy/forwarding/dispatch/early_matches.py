@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafka_share_proxy.wire.codec import prefixes
 from kafka_share_proxy.wire.codec.prefixes import SIZE_UNKNOWN, Unread
@@ -63,8 +63,7 @@ class EveryRequest:
         return _yes
 
 
-@dataclass(frozen=True, slots=True)
-class Whenever:
+class Whenever(NamedTuple):
     """Wants every request while a condition is true."""
 
     condition: Callable[[], bool]
@@ -74,8 +73,7 @@ class Whenever:
         return lambda _frame: condition()
 
 
-@dataclass(frozen=True, slots=True)
-class FromVersion:
+class FromVersion(NamedTuple):
     """Wants every request of this version or a later one."""
 
     lowest: int
@@ -94,8 +92,7 @@ class FromVersion:
         return has_header
 
 
-@dataclass(frozen=True, slots=True)
-class LongerThan:
+class LongerThan(NamedTuple):
     """Wants requests longer than this number of bytes."""
 
     length: int
@@ -105,8 +102,7 @@ class LongerThan:
         return lambda frame: len(frame) > length
 
 
-@dataclass(frozen=True, slots=True)
-class ContainsAny:
+class ContainsAny(NamedTuple):
     """Wants requests that contain one of these words. Handled in C for up to 4 words (`WordMatch`)."""
 
     words: tuple[bytes, ...]
@@ -121,8 +117,7 @@ class ContainsAny:
         return contains
 
 
-@dataclass(frozen=True, slots=True)
-class ContainsNow:
+class ContainsNow(NamedTuple):
     """Wants requests that contain one of a changing set of words.
 
     A request of more than `searched` bytes is wanted if there are any words.
@@ -143,8 +138,7 @@ class ContainsNow:
         return contains
 
 
-@dataclass(frozen=True, slots=True)
-class ByGroupId:
+class ByGroupId(NamedTuple):
     """Wants requests that name a wanted group, also as an element of a list (OffsetFetch from v8 on)."""
 
     matches: Callable[[str], bool]
@@ -170,8 +164,7 @@ class ByGroupId:
         return names
 
 
-@dataclass(frozen=True, slots=True)
-class ByKnownGroup:
+class ByKnownGroup(NamedTuple):
     """Wants requests that name a known group or contain one of these words, as decided by `exact_match`.
 
     While all `unless` are empty, C handles requests with neither (`GroupMatch`).
@@ -187,8 +180,7 @@ class ByKnownGroup:
         return self.exact_match.matcher(key, version)
 
 
-@dataclass(frozen=True, slots=True)
-class ByTopicPrefix:
+class ByTopicPrefix(NamedTuple):
     """Wants requests that list a topic with this name prefix, and unreadable ones: decoding explains the error.
 
     A Produce to one other topic is handled in C (`TopicMatch`).
@@ -209,8 +201,7 @@ class ByTopicPrefix:
         return lists
 
 
-@dataclass(frozen=True, slots=True)
-class ByTopicId:
+class ByTopicId(NamedTuple):
     """Wants requests that list a wanted topic id, and unreadable ones, because decoding explains the error."""
 
     matches: Callable[[bytes], bool]
@@ -229,8 +220,7 @@ class ByTopicId:
         return lists
 
 
-@dataclass(frozen=True, slots=True)
-class ByUnknownTopicId:
+class ByUnknownTopicId(NamedTuple):
     """Wants requests that list a topic by an unknown id."""
 
     known: Mapping[bytes, None]
@@ -255,8 +245,7 @@ class ByUnknownTopicId:
         return lists
 
 
-@dataclass(frozen=True, slots=True)
-class ByIdOrTag:
+class ByIdOrTag(NamedTuple):
     """Wants Fetch requests from v13 on with an unknown topic id or tagged fields. Handled in C (`IdMatch`).
 
     Unreadable requests are wanted too, because decoding explains the error.
@@ -294,8 +283,7 @@ class AboutAllTopics:
         return is_about_all
 
 
-@dataclass(frozen=True, slots=True)
-class ByVersion:
+class ByVersion(NamedTuple):
     """Uses a different kind from each listed version on. Below the lowest, no request is wanted."""
 
     since: Mapping[int, EarlyMatch]
@@ -308,8 +296,7 @@ class ByVersion:
         return self.at(version).matcher(key, version)
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(NamedTuple):
     """Wants requests that at least one of several kinds wants."""
 
     kinds: tuple[EarlyMatch, ...]

@@ -6,7 +6,6 @@ APIs without a declaration are forwarded as they arrive. The proxy does not star
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
@@ -27,8 +26,7 @@ class RewritingParts(NamedTuple):
     cache: ResponseCache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardedApi:
+class ForwardedApi(NamedTuple):
     """API that the broker serves."""
 
     key: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -47,8 +47,7 @@ FEATURE_MIN_ZERO_SINCE = 4
 """First version of ApiVersions that lists a supported feature whose minimum is 0 (KAFKA-17011)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureOffer:
+class FeatureOffer(NamedTuple):
     """Changes to the offered versions by a feature served here."""
 
     name: str
@@ -65,8 +64,7 @@ class FeatureOffer:
         return upstream.get(ApiKey.METADATA, (0, -1))[1] >= self.metadata_needed
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """Changes of this proxy to the offered versions, fixed at start."""
 
     features: tuple[FeatureOffer, ...] = ()

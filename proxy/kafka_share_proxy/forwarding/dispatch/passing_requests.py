@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
 from kafka_share_proxy.forwarding.dispatch.request_inspection import (
@@ -24,8 +24,7 @@ from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 
-@dataclass(frozen=True, slots=True)
-class PassingRequests:
+class PassingRequests(NamedTuple):
     """Requests that can be forwarded without being gathered."""
 
     first: Passing

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.queries import Resource, TopicEntry, about_settings, about_topics
@@ -31,8 +32,7 @@ LONGEST_SOURCE = LetterSource("", "t" * 249, 1 << 30)
 """Topic names have at most 249 characters (org.apache.kafka.common.internals.Topic)."""
 
 
-@dataclass(frozen=True, slots=True)
-class LetterFindings:
+class LetterFindings(NamedTuple):
     """Sentences about topics for dead letters."""
 
     risks: tuple[str, ...] = ()

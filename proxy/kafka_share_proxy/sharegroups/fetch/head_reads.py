@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import CallbackOwner, Promise, running
@@ -100,8 +101,7 @@ class _Wave:
     """True if the share partition was woken again during this wave."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareHead:
+class ShareHead(NamedTuple):
     """Head of a share partition."""
 
     offset: int | None

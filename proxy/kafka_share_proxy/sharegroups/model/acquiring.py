@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
@@ -59,8 +58,7 @@ class PartitionSettings(Protocol):
     def renew_enabled(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRecords:
+class ReadRecords(NamedTuple):
     """Records of one upstream Fetch (or the cache) for this partition, bounded by the group's isolation level.
 
     They must include all records of the log from fetch_offset to the end of the last batch: other offsets in that range

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_share_proxy.wire.errors import ProxyError
 
@@ -29,8 +29,7 @@ def parse_int(text: str) -> int | None:
     return number if -INT_MAX - 1 <= number <= INT_MAX else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(NamedTuple):
     low: int
     high: int = INT_MAX
 

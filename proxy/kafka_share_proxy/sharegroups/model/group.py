@@ -46,8 +46,7 @@ class TopicInfo(NamedTuple):
     partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """ShareGroupHeartbeat request with its client."""
 
     member_id: str
@@ -59,8 +58,7 @@ class Heartbeat:
     client_host: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReply:
+class HeartbeatReply(NamedTuple):
     """Contents of a ShareGroupHeartbeat response."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -71,8 +69,7 @@ class HeartbeatReply:
     """The member's whole assignment. None if it has not changed since it was last sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberDescription:
+class MemberDescription(NamedTuple):
     """A member as ShareGroupDescribe returns it."""
 
     member_id: str
@@ -84,8 +81,7 @@ class MemberDescription:
     assignment: Assignment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDescription:
+class GroupDescription(NamedTuple):
     """A group as ShareGroupDescribe returns it."""
 
     group_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 EARLIEST_TIMESTAMP = -2
 """ListOffsets timestamp of the log start offset."""
@@ -29,8 +29,7 @@ _DURATION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetReset:
+class OffsetReset(NamedTuple):
     """`share.auto.offset.reset`: latest, earliest, or records not older than a duration."""
 
     kind: ResetKind

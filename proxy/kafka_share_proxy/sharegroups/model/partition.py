@@ -66,8 +66,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowStatistics:
+class WindowStatistics(NamedTuple):
     """Counts of offsets, for metrics and for `DescribeShareGroupOffsets`."""
 
     in_flight: int

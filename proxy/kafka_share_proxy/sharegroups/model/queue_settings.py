@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kafka_share_proxy.sharegroups.model.broker_limits import parse_int
 from kafka_share_proxy.sharegroups.model.offset_runs import OFFSETS_MAX
@@ -43,8 +44,7 @@ class RedeliveryDelay:
     multiplier: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterTarget:
+class DeadLetterTarget(NamedTuple):
     """Topic to which records that are rejected, or whose deliveries are used up, are written."""
 
     topic: str

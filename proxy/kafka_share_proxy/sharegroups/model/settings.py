@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kafka_share_proxy.sharegroups.model import queue_settings
 from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits as BrokerShareLimits
@@ -52,8 +53,7 @@ class ConfigType(enum.IntEnum):
     DOUBLE = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfigKey:
+class GroupConfigKey(NamedTuple):
     """One `share.*` setting of a GROUP resource."""
 
     name: str

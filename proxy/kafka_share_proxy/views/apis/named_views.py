@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_share_proxy.forwarding.dispatch.early_matches import ELEMENTS_MAX, ContainsAny, ContainsNow, Matcher
 from kafka_share_proxy.views.model.catalog import ViewCatalog
@@ -23,8 +23,7 @@ def has_view_id(catalog: ViewCatalog) -> ContainsNow:
     return ContainsNow(catalog.topic_ids, SEARCHED_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class NamesUnknownView:
+class NamesUnknownView(NamedTuple):
     """Selects requests that name a view that is not in the catalog."""
 
     catalog: ViewCatalog

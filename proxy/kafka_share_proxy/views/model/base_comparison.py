@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.names import KEY_RANGES, ViewName
@@ -27,8 +27,7 @@ class Step(Enum):
     """Refuse the view with `code`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicState(NamedTuple):
     """A topic as shown in Metadata."""
 
     code: int
@@ -36,8 +35,7 @@ class TopicState:
     partitions: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NeededStep:
+class NeededStep(NamedTuple):
     """Action needed for one view."""
 
     step: Step

@@ -10,7 +10,7 @@ Rules: views/README.md 1 and 2.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_share_proxy.wire.errors import ProxyError
 
@@ -35,8 +35,7 @@ class BadViewName(ProxyError):
     """Raised for a topic with the prefix of views that is no valid name of a view. The text has the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewName:
+class ViewName(NamedTuple):
     """A parsed view name."""
 
     kind: str

@@ -376,6 +376,9 @@ class Pump:
     def forget(self, fd: int) -> None:
         self.reported.append(("forget", fd))
 
+    def interrupt(self) -> None:
+        self.reported.append(("interrupt",))
+
 
 def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.socket, socket.socket]) -> None:
     """It gets the receive buffer, the callbacks and the iterations, and every closed socket."""
@@ -387,7 +390,8 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
 
     reactor, walk = Reactor(make), object()
     (pump,) = pumps
-    assert pump.arguments[1:] == (reactor.buffer, reactor._ready, reactor.iterations)
+    queues = reactor._calls, reactor._later_calls
+    assert pump.arguments[1:] == (reactor.buffer, reactor._ready, reactor.iterations, queues)
     fd = pair[0].fileno()
     send_later = reactor.pass_on(fd, walk, 7)
     assert send_later is not None
@@ -400,6 +404,15 @@ def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.
         ("forget", fd),
         ("iterate", 0.0),
     ]
+    reactor.shut()
+
+
+def test_alarm_that_is_due_before_all_others_interrupts_the_pump() -> None:
+    pump = Pump()
+    reactor = Reactor(lambda *_: pump)
+    for deadline in (2.0, 3.0, 1.0, 1.0):
+        reactor.call_at(reactor.now() + deadline, lambda: None)
+    assert pump.reported == [("interrupt",), ("interrupt",)]
     reactor.shut()
 
 

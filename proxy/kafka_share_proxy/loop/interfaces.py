@@ -125,7 +125,7 @@ class Pump(Protocol):
     """Faster wait of the loop, which forwards bytes without calling Python where possible (`forwarding.walk.pump`)."""
 
     def iterate(self, wait_s: float) -> None:
-        """Wait for sockets at most `wait_s` seconds and serve them. Returns early once any Python code was called.
+        """Wait for sockets at most `wait_s` seconds and serve them. Returns early once Python code may have left calls.
 
         Raises OSError if the wait failed, any exception that is not an Exception, and those of `failed` of an owner.
         """
@@ -144,3 +144,6 @@ class Pump(Protocol):
 
     def forget(self, fd: int) -> None:
         """Remove a descriptor that is about to be closed."""
+
+    def interrupt(self) -> None:
+        """Return from `iterate` once the sockets that are ready are served: an alarm is due before its wait ends."""

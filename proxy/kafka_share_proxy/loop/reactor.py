@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -32,7 +32,8 @@ from kafka_share_proxy.wire.errors import LocalProtocolError
 
 T = TypeVar("T")
 
-NewPump = Callable[[Poller, memoryview, Mapping[int, Callable[[int], None]], Iterations], Pump | None]
+NewPump = Callable[..., Pump | None]
+"""See `forwarding.walk.pump.new_pump`."""
 
 RECEIVE_BYTES = 256 * 1024
 """Bytes of the one receive buffer, shared by all sockets.
@@ -85,8 +86,6 @@ class Reactor:
         self._ready: dict[int, Callable[[int], None]] = {}
         """Callback by descriptor."""
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self._pump = new_pump(self._poller, self.buffer, self._ready, self.iterations)
-        self._wait = self._poll_and_serve if self._pump is None else self._pump.iterate
         self._alarms: list[tuple[float, int, ReactorTimer]] = []
         self._alarms_crowded = ALARMS_CROWDED
         self._numbers = itertools.count()
@@ -96,6 +95,9 @@ class Reactor:
         """Calls at the end of this iteration. Trio appends one at a time, from any thread."""
         self._later_calls: deque[Callable[[], object]] = deque()
         """See `call_in_later_iteration`."""
+        queues = self._calls, self._later_calls
+        self._pump = new_pump(self._poller, self.buffer, self._ready, self.iterations, queues)
+        self._wait = self._poll_and_serve if self._pump is None else self._pump.iterate
         self._thread = threading.get_ident()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -162,7 +164,10 @@ class Reactor:
         if len(self._alarms) >= self._alarms_crowded:
             self._remove_cancelled()
         heapq.heappush(self._alarms, (deadline, next(self._numbers), alarm))
-        self._first_deadline = min(self._first_deadline, deadline)
+        if deadline < self._first_deadline:
+            self._first_deadline = deadline
+            if self._pump is not None:
+                self._pump.interrupt()
         return alarm
 
     def call_soon(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:

@@ -14,12 +14,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kafka_share_proxy.forwarding.dispatch.request_inspection import SILENT
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk, ResponseWalk, Table
+from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import READ
 
@@ -96,12 +97,13 @@ class Down(Way, ResponseWalk):
 class World:
     """A client and a broker with the pump between them."""
 
-    def __init__(self, buffer_bytes: int = BUFFER) -> None:
+    def __init__(self, buffer_bytes: int = BUFFER, *queues: tuple[list[object], list[object]]) -> None:
         self.epoll = select.epoll()
         self.buffer = memoryview(bytearray(buffer_bytes))
         self.masks: list[int] = []
         self.ready = {}
-        pump = new_pump(self.epoll, self.buffer, self.ready, Iterations())
+        self.iterations = Iterations()
+        pump = new_pump(self.epoll, self.buffer, self.ready, self.iterations, *queues)
         assert pump is not None
         self.pump = pump
         self.client, inner = socket.socketpair()
@@ -284,6 +286,33 @@ def test_exception_of_what_expects_a_response_ends_its_way(world: World) -> None
     world.iterate()
     assert world.down.reported == [("failed", "no commit")]
     assert len(world.up.pending) == 0
+
+
+@pytest.mark.parametrize("left", ["nothing", "call", "later call", "alarm", "doing"])
+def test_iteration_continues_after_a_call_that_has_left_nothing(left: str) -> None:
+    """Otherwise the reactor has to continue: with calls, an earlier alarm, or the request that was in progress."""
+    calls, later_calls = list[object](), list[object]()
+    world = World(BUFFER, (calls, later_calls))
+
+    def leave() -> None:
+        world.up.on_walked = None
+        world.broker.sendall(response(1))  # nothing expects it
+        if left == "call":
+            calls.append(print)
+        elif left == "later call":
+            later_calls.append(print)
+        elif left == "alarm":
+            world.pump.interrupt()
+        elif left == "doing":
+            world.iterations.doing = None, cast(Request, object())
+
+    world.up.on_walked = leave
+    frame = request(99, 0, 1)
+    world.client.sendall(frame)
+    world.iterate()
+    assert world.up.reported == [("walked", 0, len(frame))]
+    assert world.down.reported == ([("walked", 0, len(response(1)))] if left == "nothing" else [])
+    world.close()
 
 
 def test_a_way_in_which_something_is_goes_by_its_callback(world: World) -> None:

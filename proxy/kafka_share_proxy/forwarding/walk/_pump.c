@@ -2,8 +2,8 @@
  *
  * One iteration: wait on the epoll, then for each ready socket that has a way whose `flows` is set: one receive, one walk
  * over the frames, one send. Python does the rest: sockets without a way, ways whose `flows` is not set, frames that
- * cannot be forwarded as they arrive, peers that do not accept all bytes. The iteration repeats until it has called
- * Python or its time is over, so that forwarded traffic never wakes the interpreter.
+ * cannot be forwarded as they arrive, peers that do not accept all bytes. The iteration repeats until its time is over or
+ * a call of Python has left something to do, so that forwarded traffic never wakes the interpreter.
  *
  * The interpreter lock is released while waiting and held otherwise: ways and rings are Python objects. */
 
@@ -31,7 +31,7 @@
 #define ENDED 0
 #define COPIED_MAX 16384 /* bytes of a rewritten response */
 #define NOTED_S 0.005 /* iterations.NOTED_S */
-enum { VERSION = 5 }; /* pump.BUILT_VERSION */
+enum { VERSION = 6 }; /* pump.BUILT_VERSION */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has no way */
@@ -53,20 +53,22 @@ typedef struct {
     double alarm_at; /* INFINITY: not set */
     int alarm; /* timer in the epoll that ends waits; -1: no timer */
     int epoll;
-    int called; /* true if this iteration called Python */
+    int ends; /* true if this iteration ends after this wait */
+    int called; /* true if this wait called Python, which may have left calls */
     int ways_count;
     struct way *ways; /* by descriptor */
     Py_ssize_t deferred_count;
     PyObject *view; /* the receive buffer */
     Py_buffer buffer;
     PyObject *ready; /* descriptor -> callback of the mask */
+    PyObject *calls, *later_calls; /* calls that the reactor makes after this iteration; NULL: it ends after any call */
     struct deferred *deferred;
     Py_ssize_t deferred_room;
     PyObject *iterations; /* receives reports of long calls (iterations.Iterations) */
 } Pump;
 
 static struct walk_functions *functions;
-static PyObject *name_failed, *name_self, *name_took, *name_ended, *name_on_response, *name_walked, *name_sent;
+static PyObject *name_failed, *name_self, *name_took, *name_ended, *name_on_response, *name_walked, *name_sent, *name_doing;
 
 static double monotonic(void)
 {
@@ -132,7 +134,7 @@ APART static int call_ready(Pump *self, int fd, uint32_t mask)
 {
     if (fd == self->alarm) {
         self->alarm_at = INFINITY;
-        self->called = 1; /* the iteration is over */
+        self->ends = 1;
         return 0;
     }
     PyObject *key = PyLong_FromLong(fd);
@@ -141,7 +143,7 @@ APART static int call_ready(Pump *self, int fd, uint32_t mask)
     if (!callback)
         return PyErr_Occurred() ? -1 : 0; /* closed earlier in this iteration */
     Py_INCREF(callback);
-    self->called = 1;
+    self->ends = 1;
     PyObject *owner = NULL, *result = PyObject_CallFunction(callback, "I", (unsigned)mask);
     if (!result) {
         PyObject *type, *error, *traceback;
@@ -481,6 +483,18 @@ static int new_alarm(int epoll)
     return alarm;
 }
 
+/* True if Python has left nothing that has to follow this wait: no calls, and nothing to reset in `Iterations.doing`. */
+APART static int may_continue(Pump *self)
+{
+    if (!self->calls || PyObject_Size(self->calls) || PyObject_Size(self->later_calls))
+        return 0;
+    PyObject *doing = PyObject_GetAttr(self->iterations, name_doing);
+    if (!doing)
+        PyErr_Clear();
+    Py_XDECREF(doing);
+    return doing == Py_None;
+}
+
 /* Serve the events of one wait. 0: continue; 1: this iteration is over; -1: exception. */
 static int wait_once(Pump *self, double now, double until)
 {
@@ -495,6 +509,7 @@ static int wait_once(Pump *self, double now, double until)
     woke = monotonic(); /* waiting for the interpreter lock is not idle time */
     Py_END_ALLOW_THREADS
     self->woke = self->checked = woke;
+    self->called = 0;
     if (RARE(count < 0) && settle_failed_wait() < 0)
         return -1;
     for (int i = 0; i < count; i++)
@@ -502,7 +517,7 @@ static int wait_once(Pump *self, double now, double until)
             return -1; /* the rest is reported again, and deferred requests are sent in the next iteration */
     if (RARE(self->deferred_count) && send_deferred(self) < 0)
         return -1;
-    return count <= 0 || self->called;
+    return count <= 0 || RARE(self->ends) || (self->called && !may_continue(self));
 }
 
 static PyObject *pump_iterate(PyObject *object, PyObject *argument)
@@ -513,7 +528,7 @@ static PyObject *pump_iterate(PyObject *object, PyObject *argument)
         return NULL;
     double now = monotonic(), until = now + wait;
     int outcome;
-    self->called = 0;
+    self->ends = 0;
     if (self->deferred_count) { /* the last wait ended with an exception; chores of `kept` are due before the next wait */
         outcome = send_deferred(self);
     } else {
@@ -608,17 +623,24 @@ static PyObject *pump_forget(PyObject *object, PyObject *argument)
     Py_RETURN_NONE;
 }
 
+static PyObject *pump_interrupt(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    ((Pump *)object)->ends = 1;
+    Py_RETURN_NONE;
+}
+
 static int pump_init(PyObject *object, PyObject *args, PyObject *names)
 {
     Pump *self = (Pump *)object;
-    PyObject *view, *ready, *iterations;
+    PyObject *view, *ready, *iterations, *calls = NULL, *later_calls = NULL;
     int epoll;
     (void)names;
     if (self->view) {
         PyErr_SetString(PyExc_TypeError, "a pump is initialised once");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "iOO!O", &epoll, &view, &PyDict_Type, &ready, &iterations) ||
+    if (!PyArg_ParseTuple(args, "iOO!O|(OO)", &epoll, &view, &PyDict_Type, &ready, &iterations, &calls, &later_calls) ||
         PyObject_GetBuffer(view, &self->buffer, PyBUF_WRITABLE) < 0)
         return -1;
     self->epoll = epoll;
@@ -627,6 +649,8 @@ static int pump_init(PyObject *object, PyObject *args, PyObject *names)
     self->view = Py_NewRef(view);
     self->ready = Py_NewRef(ready);
     self->iterations = Py_NewRef(iterations);
+    self->calls = Py_XNewRef(calls);
+    self->later_calls = Py_XNewRef(later_calls);
     return 0;
 }
 
@@ -636,6 +660,8 @@ static int pump_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->ready);
     Py_VISIT(self->iterations);
+    Py_VISIT(self->calls);
+    Py_VISIT(self->later_calls);
     for (int i = 0; i < self->ways_count; i++) {
         struct tls *each[] = {self->ways[i].receives, self->ways[i].sends};
         Py_VISIT(self->ways[i].walk);
@@ -677,6 +703,8 @@ static void pump_dealloc(PyObject *object)
     Py_XDECREF(self->view);
     Py_XDECREF(self->ready);
     Py_XDECREF(self->iterations);
+    Py_XDECREF(self->calls);
+    Py_XDECREF(self->later_calls);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -686,11 +714,12 @@ static PyMethodDef pump_methods[] = {
     {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd, receives=None, sends=None): see loop.interfaces.Pump."},
     {"send_later", (PyCFunction)(void (*)(void))pump_send_later, METH_FASTCALL, "send_later(fd, data): see loop.interfaces.Pump."},
     {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
+    {"interrupt", pump_interrupt, METH_NOARGS, "interrupt(): see loop.interfaces.Pump."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot pump_slots[] = {
-    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, iterations): see loop.interfaces.Pump."},
+    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, iterations, queues=None): see loop.interfaces.Pump."},
     {Py_tp_init, pump_init},
     {Py_tp_methods, pump_methods},
     {Py_tp_dealloc, pump_dealloc},
@@ -721,8 +750,9 @@ PyMODINIT_FUNC PyInit__pump(void)
     name_on_response = PyUnicode_InternFromString("on_response");
     name_walked = PyUnicode_InternFromString("walked");
     name_sent = PyUnicode_InternFromString("sent");
+    name_doing = PyUnicode_InternFromString("doing");
     if (!functions || !name_failed || !name_self || !name_took || !name_ended || !name_on_response ||
-        !name_walked || !name_sent || prepare_tls() < 0)
+        !name_walked || !name_sent || !name_doing || prepare_tls() < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;

@@ -22,7 +22,7 @@ Errors go to `failed` (faults.FaultOwner).
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING
 
 from kafka_share_proxy.forwarding.walk import walking
@@ -31,12 +31,12 @@ from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import Poller
 from kafka_share_proxy.wire import kernels
 
-BUILT_VERSION = 5
+BUILT_VERSION = 6
 """`VERSION` of the extension that matches this file. Another one is not used."""
 
 if TYPE_CHECKING:
     KERNEL = kernels.choose("forwarding.walk._pump", None, BUILT_VERSION)
-    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]], Iterations], Pump]
+    _Pump: Callable[..., Pump]
 else:
     try:
         from kafka_share_proxy.forwarding.walk import _pump
@@ -48,9 +48,16 @@ else:
 
 
 def new_pump(
-    poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], iterations: Iterations
+    poller: Poller,
+    buffer: memoryview,
+    ready: Mapping[int, Callable[[int], None]],
+    iterations: Iterations,
+    *queues: tuple[Sized, Sized],
 ) -> Pump | None:
-    """Return a pump in C, or None if it cannot be used here."""
+    """Return a pump in C, or None if it cannot be used here.
+
+    `queues`: calls that follow the iteration. While both are empty it continues after a call of a direction.
+    """
     if KERNEL == "python" or walking.KERNEL == "python" or not isinstance(poller, select.epoll):
         return None
-    return _Pump(poller.fileno(), buffer, ready, iterations)
+    return _Pump(poller.fileno(), buffer, ready, iterations, *queues)

@@ -129,7 +129,9 @@ class Membership:
         return self._member.generation
 
     def is_valid(self) -> bool:
-        return bool(self._holding) and self._clock() < self._lease.ends  # no call of `Lease`: every request reads it
+        if not self._holding:
+            return False
+        return self._clock() < self._lease.ends  # no call of `Lease`, or `bool`: every request reads it
 
     @property
     def is_member(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from kafka_share_proxy.loop.histogram import Histogram, seconds_histogram
 
 
@@ -9,12 +11,9 @@ class ServedTimes:
     """Seconds from the arrival of a request that is served here until its response."""
 
     def __init__(self) -> None:
-        self.by_api: dict[int, Histogram] = {}
+        self.by_api = defaultdict[int, Histogram](seconds_histogram)
         """Durations by API key."""
 
     def observe(self, key: int, took_s: float) -> None:
         """Count a request of this API."""
-        histogram = self.by_api.get(key)
-        if histogram is None:
-            histogram = self.by_api[key] = seconds_histogram()
-        histogram.observe(took_s)
+        self.by_api[key].observe(took_s)

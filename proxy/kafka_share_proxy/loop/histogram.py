@@ -20,7 +20,8 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        self._counts[bisect_left(self._bounds, value)] += times
+        index = 0 if value <= self._bounds[0] else bisect_left(self._bounds, value)  # most are in the first range
+        self._counts[index] += times
         self.total += value * times
 
     def cumulative(self) -> Iterator[tuple[str, int]]:

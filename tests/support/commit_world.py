@@ -320,12 +320,15 @@ class CommitWorld:
         return self._started(self._response(call), connection, key, version)
 
     def _is_served_at_once(self, connection: SynchronousFastPath, frame: memoryview, api: Api) -> bool:
-        """Do what `ClientToBroker.walked` does."""
+        """Do what `ClientToBroker.walked` and `SynchronousFastPath.repeats` do."""
         synchronous_handler = self.served[api.key].synchronous_handler if self._short_way else None
         if synchronous_handler is None:
             return False
-        if connection.serve_repeated is not None and connection.serve_repeated(connection, frame):
+        repeated = connection.repeated
+        plan = None if repeated is None else repeated.plan(frame, len(frame), self.timers.now())
+        if repeated is not None and plan is not None:
             self.repeated += 1
+            connection.send_at_once(repeated.request, plan[1], repeated, plan[0])
             return True
         return synchronous_handler(connection, frame, api)
 

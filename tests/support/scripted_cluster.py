@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from kafka_share_proxy.brokers.connection_slots import SlotValues
-from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse, RepeatableRequest
 from kafka_share_proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
 from kafka_share_proxy.wire.codec import headers
 from kafka_share_proxy.wire.definitions import registry
@@ -414,7 +414,7 @@ class Connection:
         self.slot_values: SlotValues = {}
         self.open = True
         self.tasks: list[Task[Any]] = []
-        self.serve_repeated: Callable[[Any, memoryview], bool] | None = None
+        self.repeated: RepeatableRequest | None = None
         self._cluster = cluster
         self._requested: list[Promise[memoryview]] = []
         self._on_close: list[Callable[[], None]] = []
@@ -471,10 +471,9 @@ class Connection:
             return
         head = headers.encode_response_header(header.key, header.version, header.correlation_id)
         size = (len(head) + len(body)).to_bytes(4, "big")
-        received = bytearray(size + head + body)
-        if expected.on_response(memoryview(received)):
-            self.fast_path_response.set(bytes(received))
-        received[:] = bytes(len(received))  # the receive buffer is used again
+        received = size + head + body
+        if expected.on_response(received):
+            self.fast_path_response.set(received)
 
     def immediate_response(self, frame: bytes) -> None:
         self.fast_path_response.set(frame)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -23,14 +22,26 @@ GROUPS_A_STEP = 20
 class CommitFigures:
     """Counters of individual commits, one object per process."""
 
-    commits: Counter[str] = field(default_factory=Counter)
-    """Commits of partitions by outcome: "individual", "plain", or "refused"."""
+    individual: int = 0
+    """Accepted individual commits of partitions."""
+    plain: int = 0
+    refused: int = 0
     append_s: Histogram = field(default_factory=seconds_histogram)
     """Seconds until a change of ranges was stored or had failed."""
 
     def count(self, code: ErrorCode | None, *, is_individual: bool) -> None:
-        is_refused = code is not None and code != NO_ERROR
-        self.commits["refused" if is_refused else "individual" if is_individual else "plain"] += 1
+        if code is not None and code != NO_ERROR:
+            self.refused += 1
+        elif is_individual:
+            self.individual += 1
+        else:
+            self.plain += 1
+
+    @property
+    def commits(self) -> dict[str, int]:
+        """Commits of partitions by outcome, as far as there are any."""
+        counts = {"individual": self.individual, "plain": self.plain, "refused": self.refused}
+        return {outcome: count for outcome, count in counts.items() if count}
 
 
 class GroupCommits(NamedTuple):

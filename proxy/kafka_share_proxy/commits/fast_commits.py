@@ -115,12 +115,12 @@ class FastCommit(ExpectedResponse):
 
     # The coordinator's response
 
-    def on_response(self, frame: memoryview) -> bool:
+    def on_response(self, frame: bytes) -> bool:
         coming = self.services.journal.coming
         if self.is_over:
             coming.end(self, self.services.timers.now())
             return False
-        self.response = bytes(frame)
+        self.response = frame
         try:
             self.changed = apply(self.services, self.group, self.member_id, self._accepted())
         except BaseException:

@@ -104,7 +104,7 @@ class BrokerToClient(BrokerResponses):
             if correlation_id == expected_id and size + SIZE.size == count:  # one whole response, alone in the buffer
                 if isinstance(expected, ExpectedResponse):
                     pending.popleft()
-                    return expected.on_response(buffer[:count])
+                    return expected.on_response(bytes(buffer[:count]))
                 if response_dispatch.is_treatment(expected):
                     pending.popleft()
                     self._rewrite_one(expected, count)

@@ -99,16 +99,11 @@ class ClientToBroker(ClientRequests):
         self._connection.client_left(OSError(code, strerror(code)) if code else None)
 
     def walked(self, upto: int, count: int) -> None:
-        if upto or not (self._repeats(count) or self._on_fast_path(count)):
-            self._walk(self._buffer, upto, count)
-
-    def _repeats(self, count: int) -> bool:
-        """Serve a request that repeats the last one on the synchronous fast path, which it is compared with."""
         fast_path = self._fast_path
-        if fast_path is None or fast_path.serve_repeated is None or not fast_path.may_take:
-            return False
-        self.flows = False  # until the response is sent, or the request is left to the slow path
-        return fast_path.serve_repeated(fast_path, self._buffer[:count])
+        if not upto and fast_path is not None and fast_path.repeats(count):
+            return
+        if upto or not self._on_fast_path(count):
+            self._walk(self._buffer, upto, count)
 
     def _on_fast_path(self, count: int) -> bool:
         """Serve the commonest local request synchronously: one whole request, alone in the buffer and in flight."""
@@ -122,7 +117,7 @@ class ClientToBroker(ClientRequests):
         fast_path = self._fast_path
         if fast_path is None:
             fast_path = self._fast_path = SynchronousFastPath(connection, self)
-        if not fast_path.may_take:
+        if not fast_path.may_take():
             return False
         connection.plane.reactor.iterations.doing = connection, route
         self.flows = False

@@ -30,7 +30,7 @@ class SaslStage(Enum):
     FAILED = auto()
 
 
-_JUDGED = (SaslStage.NONE, SaslStage.DONE)
+JUDGED = (SaslStage.NONE, SaslStage.DONE)
 """Stages in which the broker processes requests. A tuple: enum look-ups are slow (CPython 3.11)."""
 
 
@@ -58,7 +58,7 @@ class Sasl:
     @property
     def is_between_exchanges(self) -> bool:
         """True unless an exchange has begun, or has failed."""
-        return self.stage in _JUDGED
+        return self.stage in JUDGED
 
     @property
     def is_done(self) -> bool:
@@ -97,10 +97,10 @@ class Sasl:
             self.expires = sent_at + session_lifetime_ms / 1000
 
     def ordinary_request(self) -> None:
-        if self.stage in _JUDGED:
+        if self.stage in JUDGED:
             return
         if self.stage is SaslStage.TOKENS or (self.stage is SaslStage.EXCHANGING and self._agreed):
             self.stage = SaslStage.DONE
 
     def may_send_request(self, now: float) -> bool:
-        return self.stage in _JUDGED and now < self.expires
+        return self.stage in JUDGED and now < self.expires

@@ -73,7 +73,7 @@ def ascending(ranges: Iterable[tuple[int, int]]) -> list[OffsetSpan]:
 
 
 class OffsetRanges:
-    """Set of offsets as ranges. Not thread-safe. Its arrays are public for kernels, which must not change them."""
+    """Set of offsets as ranges. Not thread-safe. Kernels read its arrays, and change them only as `replace` does."""
 
     __slots__ = ("ends", "starts")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
-from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse, RepeatableRequest
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
 
@@ -35,11 +36,11 @@ class Taken(ExpectedResponse):
             self.on_taken()
         return self.takes
 
-    def on_response(self, frame: memoryview) -> bool:
+    def on_response(self, frame: bytes) -> bool:
         if self.forwards:
             assert self.connection is not None
             return self.connection.forwards_response()
-        self.responses.append(bytes(frame))
+        self.responses.append(frame)
         return False
 
     def lost(self) -> None:
@@ -48,6 +49,23 @@ class Taken(ExpectedResponse):
     def reply(self) -> None:
         assert self.connection is not None
         self.connection.immediate_response(self.responses.pop(0).upper())
+
+
+class EvenRepeated(RepeatableRequest):
+    """Request that those with an even correlation id repeat."""
+
+    def __init__(self, handler: Taken, requested: Request) -> None:
+        self.offered: list[bytes] = []
+        self.request = requested
+        self._handler = handler
+
+    def plan(self, received: memoryview, size: int, now: float) -> tuple[bytes, int] | None:
+        self.offered.append(bytes(received[:size]))
+        number = int.from_bytes(received[8:12], "big")
+        return None if number % 2 else (request(LIST, 1, number, b"again"), number)
+
+    def on_response(self, frame: bytes) -> bool:
+        return self._handler.on_response(frame)
 
 
 def taking(handler: Taken) -> World:
@@ -114,25 +132,44 @@ def test_a_request_that_repeats_the_last_one_is_offered_to_what_served_it_first(
     handler.forwards = True
     w = taking(handler)
     client, broker = w.pair()
-    offered: list[bytes] = []
-
-    def again(connection: SynchronousFastPath, frame: memoryview) -> bool:
-        offered.append(bytes(frame))
-        number = int.from_bytes(frame[8:12], "big")
-        is_even = number % 2 == 0
-        if is_even:
-            requested = w.plane.routes[bytes(frame[4:8])]
-            connection.send_at_once(requested, number, handler, request(LIST, 1, number, b"again"))
-        return is_even
-
+    even = EvenRepeated(handler, w.plane.routes[request(LIST, 1, 0)[4:8]])
     for number in range(5):
         client.send(request(LIST, 1, number))
         broker.expect(request(LIST, 1, number, b"again" if number in (2, 4) else b"other"))
         broker.send(response(number, b"body"))
         client.expect(response(number, b"body"))
         assert handler.connection is not None
-        handler.connection.serve_repeated = again
-    assert offered == [request(LIST, 1, number) for number in range(1, 5)]
+        handler.connection.repeated = even
+    assert even.offered == [request(LIST, 1, number) for number in range(1, 5)]
+    w.close()
+
+
+def test_a_request_that_has_to_wait_is_not_compared_with_the_last_one() -> None:
+    """It follows another one without a response, or comes during an exchange or after the end of the SASL session."""
+    handler = Taken()
+    handler.forwards = True
+    w = taking(handler)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 0))
+    broker.expect(request(LIST, 1, 0, b"other"))
+    broker.send(response(0))
+    client.expect(response(0))
+    assert handler.connection is not None
+    connection = handler.connection.owner
+    handler.connection.repeated = even = EvenRepeated(handler, w.plane.routes[request(LIST, 1, 0)[4:8]])
+    client.send(request(FETCH, 11, 1))
+    broker.expect(request(FETCH, 11, 1))
+    client.send(request(LIST, 1, 2))
+    broker.expect_silence()
+    broker.send(response(1))
+    client.expect(response(1))
+    broker.expect(request(LIST, 1, 2))
+    broker.send(response(2))
+    client.expect(response(2))
+    connection.sasl.handshake_sent(1)
+    client.send(request(LIST, 1, 4))
+    w.iterate_until(lambda: connection.state.now is not ClientState.PASSING or connection.closed)
+    assert even.offered == []
     w.close()
 
 

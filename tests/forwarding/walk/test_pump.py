@@ -248,8 +248,8 @@ class Expecting:
         self.outcome = outcome
         self.frames: list[bytes] = []
 
-    def on_response(self, frame: memoryview) -> bool:
-        self.frames.append(bytes(frame))
+    def on_response(self, frame: bytes) -> bool:
+        self.frames.append(frame)
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome

@@ -1,13 +1,14 @@
-/* Plan and frame of the most common individual commit, in one pass: see text_commits.py. Other commits return None, and the
- * model plans them. Limited API of CPython 3.11.
+/* Plan and frame of the most common individual commit, and its effect: see text_commits.py. Other commits return None, and
+ * the model plans them. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { VERSION = 3 }; /* text_commits.BUILT_VERSION */
+enum { VERSION = 4 }; /* text_commits.BUILT_VERSION */
 enum { KEY_AT = 4, CORRELATION_AT = 8, CLIENT_AT = 12 }; /* of a request frame */
+enum { RESPONSE_ID_AT = 4, RESPONSE_MIN = 8 }; /* of a response frame: its correlation id, and what follows it */
 enum { FLEXIBLE_SINCE = 8, DIGITS_MAX = 18, STRING_MAX = 0x7FFF, PREFIX_SIZE = 5 };
 enum { OFFSET = 2, METADATA = 4, METADATA_AT = 6, AFTER_METADATA, FIELDS }; /* of commit_frames.CommittedEntry */
 
@@ -176,23 +177,32 @@ static int repeats(const Py_buffer *frame, const char *sample, Py_ssize_t sample
     return 1;
 }
 
+/* Request that is planned, or repeated by the one that is: text_commits.Sample. */
 typedef struct {
     long version;
+    Py_ssize_t ranges_max;
+    PyObject *entry, *frame; /* borrowed; frame: bytes, or None: the entry is of the frame that is planned */
+} Sample;
+
+enum { VERSION_OF, ENTRY, RANGES_MAX, FRAME, SAMPLE_FIELDS };
+
+typedef struct {
+    Sample sample;
+    Py_ssize_t frame_size, characters;
     int64_t committed;
-    Py_ssize_t characters, ranges_max;
-    PyObject *sample; /* bytes; NULL: the entry is of this frame */
-} Bounds;
+} Limits;
 
 /* Read the metadata of the entry, or of the frame that repeats the sample; 0: none, with or without an exception. */
-static int read_metadata(const Py_buffer *frame, PyObject *entry, const Bounds *within, Metadata *of) {
+static int read_metadata(const Py_buffer *frame, const Sample *sample, Metadata *of) {
+    PyObject *entry = sample->entry;
     of->at = PyLong_AsSsize_t(PyTuple_GetItem(entry, METADATA_AT));
     of->after = PyLong_AsSsize_t(PyTuple_GetItem(entry, AFTER_METADATA));
     if (PyErr_Occurred()) return 0;
     if (of->at < 4 || of->after < of->at) return PyErr_Format(PyExc_ValueError, "the entry is not of this frame"), 0;
-    if (within->sample) {
-        char *sample;
+    if (sample->frame != Py_None) {
+        char *bytes;
         Py_ssize_t size;
-        return !PyBytes_AsStringAndSize(within->sample, &sample, &size) && repeats(frame, sample, size, within->version, of);
+        return !PyBytes_AsStringAndSize(sample->frame, &bytes, &size) && repeats(frame, bytes, size, sample->version, of);
     }
     PyObject *metadata = PyTuple_GetItem(entry, METADATA);
     of->text = metadata == Py_None ? NULL : PyUnicode_AsUTF8AndSize(metadata, &of->size);
@@ -200,22 +210,40 @@ static int read_metadata(const Py_buffer *frame, PyObject *entry, const Bounds *
     return of->text != NULL;
 }
 
+enum { LOW = 2, HIGH, START, END, PLAN_FIELDS = 8 }; /* of text_commits.Plan */
+
+/* Return the tuple of the request, its correlation id, its effect on the ranges, and its own range; NULL with an exception. */
+static PyObject *plan_with(PyObject *request, const Merged *merged, const Merged *own) {
+    PyObject *plan = request ? PyTuple_New(PLAN_FIELDS) : NULL;
+    if (!plan) return Py_XDECREF(request), NULL;
+    int32_t correlation_id = (int32_t)size_field(PyBytes_AsString(request) + CORRELATION_AT);
+    const int64_t numbers[] = {correlation_id, merged->low, merged->high, merged->start, merged->end, own->start, own->end};
+    PyTuple_SetItem(plan, 0, request);
+    for (int i = 1; i < PLAN_FIELDS; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i - 1]);
+        if (!number) return Py_DECREF(plan), NULL;
+        PyTuple_SetItem(plan, i, number);
+    }
+    return plan;
+}
+
 /* Return the plan; NULL without an exception: the model plans it. */
-static PyObject *planned(const Py_buffer *frame, PyObject *entry, const Ranges *ranges, const Bounds *within) {
+static PyObject *planned(const Py_buffer *frame, const Ranges *ranges, const Limits *within) {
+    const Sample *sample = &within->sample;
     int has_nul = 0;
     Merged merged;
     Metadata metadata;
-    int64_t offset = PyLong_AsLongLong(PyTuple_GetItem(entry, OFFSET));
-    if (PyErr_Occurred() || !read_metadata(frame, entry, within, &metadata)) return NULL;
+    int64_t offset = PyLong_AsLongLong(PyTuple_GetItem(sample->entry, OFFSET));
+    if (PyErr_Occurred() || !read_metadata(frame, sample, &metadata)) return NULL;
     if (offset < 0 || offset != within->committed || !read_text(metadata.text, metadata.size, &merged, &has_nul)) return NULL;
     if (merged.start <= offset || (ranges->count && ranges->starts[0] <= offset)) return NULL; /* the committed offset would move */
+    Merged own = merged;
     merge(ranges, &merged);
     Py_ssize_t size_max = (within->characters < STRING_MAX ? within->characters : STRING_MAX) - PREFIX_SIZE - has_nul;
-    if (ranges->count + 1 - (merged.high - merged.low) > within->ranges_max) return NULL;
+    if (ranges->count + 1 - (merged.high - merged.low) > sample->ranges_max) return NULL;
     Py_ssize_t size = put_ranges(NULL, ranges, &merged, size_max);
     if (size > size_max) return NULL;
-    PyObject *request = written(frame, within->version, metadata.at, metadata.after, ranges, &merged, size, has_nul);
-    return request ? Py_BuildValue("(N(nnLL))", request, merged.low, merged.high, (long long)merged.start, (long long)merged.end) : NULL;
+    return plan_with(written(frame, sample->version, metadata.at, metadata.after, ranges, &merged, size, has_nul), &merged, &own);
 }
 
 /* True if both are arrays of int64 of the same length. */
@@ -224,40 +252,102 @@ static int are_ranges(const Py_buffer *starts, const Py_buffer *ends, Ranges *ra
     return starts->len == ends->len && starts->itemsize == sizeof(int64_t) && ends->itemsize == sizeof(int64_t);
 }
 
-static PyObject *plan_of_buffers(PyObject *const *args, const Bounds *within) {
-    Py_buffer frame, starts, ends;
+/* True if it is a pair of arrays of int64 of the same length, which are then held; else false with an exception. */
+static int get_ranges(PyObject *bounds, Py_buffer held[2], Ranges *ranges) {
+    if (!PyTuple_Check(bounds) || PyTuple_Size(bounds) != 2) return PyErr_Format(PyExc_ValueError, "bounds are a pair of arrays"), 0;
+    if (PyObject_GetBuffer(PyTuple_GetItem(bounds, 0), &held[0], PyBUF_ND) < 0) return 0;
+    if (PyObject_GetBuffer(PyTuple_GetItem(bounds, 1), &held[1], PyBUF_ND) < 0) return PyBuffer_Release(&held[0]), 0;
+    if (are_ranges(&held[0], &held[1], ranges)) return 1;
+    PyErr_SetString(PyExc_ValueError, "starts and ends are arrays of int64 of the same length");
+    PyBuffer_Release(&held[0]);
+    PyBuffer_Release(&held[1]);
+    return 0;
+}
+
+static PyObject *plan_of_buffers(PyObject *received, PyObject *bounds, const Limits *within) {
+    Py_buffer bytes, held[2];
     PyObject *plan = NULL;
     Ranges ranges;
-    if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
-    if (PyObject_GetBuffer(args[4], &starts, PyBUF_ND) == 0) {
-        if (PyObject_GetBuffer(args[5], &ends, PyBUF_ND) == 0) {
-            if (are_ranges(&starts, &ends, &ranges)) plan = planned(&frame, args[2], &ranges, within);
-            else PyErr_SetString(PyExc_ValueError, "starts and ends are arrays of int64 of the same length");
-            PyBuffer_Release(&ends);
-        }
-        PyBuffer_Release(&starts);
+    if (PyObject_GetBuffer(received, &bytes, PyBUF_SIMPLE) < 0) return NULL;
+    Py_buffer frame = {.buf = bytes.buf, .len = within->frame_size < bytes.len ? within->frame_size : bytes.len};
+    if (get_ranges(bounds, held, &ranges)) {
+        plan = planned(&frame, &ranges, within);
+        PyBuffer_Release(&held[0]);
+        PyBuffer_Release(&held[1]);
     }
-    PyBuffer_Release(&frame);
+    PyBuffer_Release(&bytes);
     return plan || PyErr_Occurred() ? plan : Py_NewRef(Py_None);
 }
 
-static const char plan_doc[] =
-    "plan(frame, version, entry, committed, starts, ends, characters, ranges_max, sample): see text_commits.plan.";
+/* True if it is a sample with an entry, else false with an exception. */
+static int read_sample(PyObject *tuple, Sample *sample) {
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != SAMPLE_FIELDS)
+        return PyErr_Format(PyExc_ValueError, "a sample is a tuple of %d", SAMPLE_FIELDS), 0;
+    *sample = (Sample){
+        PyLong_AsLong(PyTuple_GetItem(tuple, VERSION_OF)), PyLong_AsSsize_t(PyTuple_GetItem(tuple, RANGES_MAX)),
+        PyTuple_GetItem(tuple, ENTRY), PyTuple_GetItem(tuple, FRAME)};
+    if (!PyTuple_Check(sample->entry) || PyTuple_Size(sample->entry) != FIELDS)
+        PyErr_Format(PyExc_ValueError, "an entry is a tuple of %d", FIELDS);
+    return !PyErr_Occurred();
+}
+
+static const char plan_doc[] = "plan(received, size, sample, committed, bounds, characters): see text_commits.plan.";
 
 static PyObject *plan(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    if (count != 9) return PyErr_Format(PyExc_TypeError, "plan takes 9 arguments, not %zd", count);
-    if (!PyTuple_Check(args[2]) || PyTuple_Size(args[2]) != FIELDS) return PyErr_Format(PyExc_ValueError, "an entry is a tuple of %d", FIELDS);
-    PyObject *sample = args[8] == Py_None ? NULL : args[8];
-    Bounds within = {
-        PyLong_AsLong(args[1]), PyLong_AsLongLong(args[3]), PyLong_AsSsize_t(args[6]), PyLong_AsSsize_t(args[7]), sample};
-    return PyErr_Occurred() ? NULL : plan_of_buffers(args, &within);
+    if (count != 6) return PyErr_Format(PyExc_TypeError, "plan takes 6 arguments, not %zd", count);
+    Limits within = {
+        .frame_size = PyLong_AsSsize_t(args[1]), .committed = PyLong_AsLongLong(args[3]), .characters = PyLong_AsSsize_t(args[5])};
+    if (PyErr_Occurred() || !read_sample(args[2], &within.sample)) return NULL;
+    if (within.frame_size < 0) return PyErr_Format(PyExc_ValueError, "a frame has a size of 0 or more");
+    return plan_of_buffers(args[0], args[4], &within);
+}
+
+/* True if the frames differ in their correlation id only. Both are whole responses. */
+static int is_repeated_response(PyObject *frame, PyObject *sample) {
+    char *received, *expected;
+    Py_ssize_t size, expected_size;
+    if (PyBytes_AsStringAndSize(frame, &received, &size) < 0 || PyBytes_AsStringAndSize(sample, &expected, &expected_size) < 0) return -1;
+    return size == expected_size && size >= RESPONSE_MIN && !memcmp(received, expected, RESPONSE_ID_AT) &&
+           !memcmp(received + RESPONSE_MIN, expected + RESPONSE_MIN, (size_t)(size - RESPONSE_MIN));
+}
+
+/* Put a bound in place of those at [low, high). */
+static int replace_bound(PyObject *bounds, Py_ssize_t low, Py_ssize_t high, PyObject *bound) {
+    if (low == high) {
+        PyObject *inserted = PyObject_CallMethod(bounds, "insert", "nO", low, bound);
+        return Py_XDECREF(inserted), inserted ? 0 : -1;
+    }
+    int64_t value = PyLong_AsLongLong(bound);
+    Py_buffer numbers;
+    if (PyErr_Occurred() || PyObject_GetBuffer(bounds, &numbers, PyBUF_WRITABLE | PyBUF_ND) < 0) return -1;
+    int fits = numbers.itemsize == sizeof value && low >= 0 && low < high && high <= numbers.len / (Py_ssize_t)sizeof value;
+    if (fits) ((int64_t *)numbers.buf)[low] = value;
+    else PyErr_SetString(PyExc_ValueError, "the plan is not of these ranges");
+    PyBuffer_Release(&numbers);
+    return !fits ? -1 : high - low > 1 ? PySequence_DelSlice(bounds, low + 1, high) : 0;
+}
+
+static const char merge_doc[] = "merge_repeated(response, sample, bounds, plan): see text_commits.merge_repeated.";
+
+static PyObject *merge_repeated(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "merge_repeated takes 4 arguments, not %zd", count);
+    PyObject *bounds = args[2], *plan = args[3];
+    if (!PyTuple_Check(plan) || PyTuple_Size(plan) != PLAN_FIELDS || !PyTuple_Check(bounds) || PyTuple_Size(bounds) != 2)
+        return PyErr_Format(PyExc_ValueError, "bounds are a pair of arrays, and a plan is a tuple of %d", PLAN_FIELDS);
+    Py_ssize_t low = PyLong_AsSsize_t(PyTuple_GetItem(plan, LOW)), high = PyLong_AsSsize_t(PyTuple_GetItem(plan, HIGH));
+    int repeats = PyErr_Occurred() ? -1 : is_repeated_response(args[0], args[1]);
+    if (repeats <= 0) return repeats ? NULL : Py_NewRef(Py_False);
+    if (replace_bound(PyTuple_GetItem(bounds, 0), low, high, PyTuple_GetItem(plan, START)) < 0) return NULL;
+    return replace_bound(PyTuple_GetItem(bounds, 1), low, high, PyTuple_GetItem(plan, END)) < 0 ? NULL : Py_NewRef(Py_True);
 }
 
 static int prepare(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
 
 static PyMethodDef functions[] = {
     {"plan", (PyCFunction)(void (*)(void))plan, METH_FASTCALL, plan_doc},
+    {"merge_repeated", (PyCFunction)(void (*)(void))merge_repeated, METH_FASTCALL, merge_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,14 +4,18 @@ from typing import Any
 VERSION: int
 
 def plan(
-    frame: bytes | bytearray | memoryview,
-    version: int,
-    entry: tuple[Any, ...],
+    received: bytes | bytearray | memoryview,
+    size: int,
+    sample: tuple[int, tuple[Any, ...], int, bytes | None],
     committed: int,
-    starts: array[int],
-    ends: array[int],
+    bounds: tuple[array[int], array[int]],
     characters: int,
-    ranges_max: int,
-    sample: bytes | None,
     /,
-) -> tuple[bytes, tuple[int, int, int, int]] | None: ...
+) -> tuple[bytes, int, int, int, int, int, int, int] | None: ...
+def merge_repeated(
+    response: bytes,
+    sample: bytes,
+    bounds: tuple[array[int], array[int]],
+    plan: tuple[bytes, int, int, int, int, int, int, int],
+    /,
+) -> bool: ...

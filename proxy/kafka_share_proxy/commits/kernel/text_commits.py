@@ -1,10 +1,11 @@
-"""Plan and request frame of the commonest individual commit while the brokers' metadata holds the ranges: one range
-above the committed offset, which stays, and room for all ranges in the metadata (commits/README.md rules 26 and 27).
+"""Plan, request frame and effect of the commonest individual commit while the brokers' metadata holds the ranges: one
+range above the committed offset, which stays, and room for all ranges in the metadata (commits/README.md rules 26, 27).
 
 The C extension `commits.kernel._text_commits` does it in one pass, or the Python fallback here; `KERNEL` names the one
 in use. Everything else is left to the model.
 
-A request that repeats another one of the member, with another range, is planned without being read again.
+A request that repeats another one of the member, with another range, is planned without being read again, and its
+effect is applied without reading a response that repeats an earlier one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kafka_share_proxy.offsets.commit_text import PREFIX, one_range
 from kafka_share_proxy.offsets.ranges import OffsetRanges
@@ -24,26 +26,34 @@ try:
 except ImportError:  # no compiler was available at installation
     _text_commits = None  # type: ignore[assignment]
 
-BUILT_VERSION = 3
+BUILT_VERSION = 4
 """`VERSION` of the extension that matches this file. An older one is not used."""
 
-Plan = tuple[bytes, tuple[int, int, int, int]]
-"""Request frame for the coordinator, and the effect on the ranges (`partition_commits.MergedRange`)."""
+Bounds = tuple["array[int]", "array[int]"]
+"""Starts and ends of the ranges, ascending."""
+Plan = tuple[bytes, int, int, int, int, int, int, int]
+"""Request frame for the coordinator, its correlation id, the effect on the ranges (four arguments of
+`OffsetRanges.replace`), and start and end of the client's range.
+"""
+
+
+class Sample(NamedTuple):
+    """Request that is planned, or repeated by the one that is."""
+
+    version: int
+    entry: CommittedEntry
+    ranges_max: int
+    frame: bytes | None
+    """None for the request that is planned."""
 
 
 def _python_plan(
-    frame: Buffer,
-    version: int,
-    entry: CommittedEntry,
-    committed: int,
-    starts: array[int],
-    ends: array[int],
-    characters: int,
-    ranges_max: int,
-    sample: bytes | None,
+    received: Buffer, size: int, sample: Sample, committed: int, bounds: Bounds, characters: int
 ) -> Plan | None:
-    if sample is not None:
-        repeated = _repeated(bytes(frame), version, entry, sample)
+    (version, entry, ranges_max, sample_frame), (starts, ends) = sample, bounds
+    frame = bytes(received[:size])
+    if sample_frame is not None:
+        repeated = _repeated(frame, version, entry, sample_frame)
         if repeated is None:
             return None
         entry = repeated
@@ -61,7 +71,8 @@ def _python_plan(
     text = PREFIX + str(after) + ("\0" if metadata.endswith("\0") else "")
     if len(after) > ranges_max or len(text) > min(characters, STRING_MAX):
         return None
-    return rewritten(frame, version, [entry], [(offset, epoch, text)]), (low, high, start, end)
+    request = rewritten(frame, version, [entry], [(offset, epoch, text)])
+    return request, int.from_bytes(request[8:12], "big", signed=True), low, high, start, end, done.start, done.end
 
 
 def _repeated(frame: bytes, version: int, entry: CommittedEntry, sample: bytes) -> CommittedEntry | None:
@@ -78,12 +89,29 @@ def _repeated(frame: bytes, version: int, entry: CommittedEntry, sample: bytes) 
     return changed if frame[changed[7] :] == sample[after_metadata:] else None
 
 
+def _python_merge_repeated(response: bytes, sample: bytes, bounds: Bounds, plan: Plan) -> bool:
+    if len(sample) < 8 or (response[:4], response[8:]) != (sample[:4], sample[8:]):
+        return False
+    (_, _, low, high, start, end, _, _), (starts, ends) = plan, bounds
+    starts[low:high], ends[low:high] = array("q", (start,)), array("q", (end,))
+    return True
+
+
 KERNEL = kernels.choose("commits.kernel._text_commits", _text_commits, BUILT_VERSION)
 
-plan: Callable[[Buffer, int, CommittedEntry, int, array[int], array[int], int, int, bytes | None], Plan | None] = (
+plan: Callable[[Buffer, int, Sample, int, Bounds, int], Plan | None] = (
     _text_commits.plan if KERNEL == "c" else _python_plan
 )
-"""(frame, version, entry, committed offset, starts and ends of the ranges, characters and ranges that the metadata may
-have, sample). None if the commit is uncommon. With a sample, an earlier request frame, the entry is the sample's, and
-the frame must be a whole one that differs from it in correlation id and metadata only.
+"""(received bytes, number of those in the frame, sample, committed offset, bounds, characters that the metadata may
+have). None if the commit is uncommon.
+
+If the sample has a frame, the entry is that frame's, and the received one must be a whole one that differs from it in
+correlation id and metadata only.
+"""
+
+merge_repeated: Callable[[bytes, bytes, Bounds, Plan], bool] = (
+    _text_commits.merge_repeated if KERNEL == "c" else _python_merge_repeated
+)
+"""(response, sample, bounds, plan). Apply the plan if the response differs from the sample, the response to an accepted
+commit, in its correlation id only. Otherwise return False.
 """

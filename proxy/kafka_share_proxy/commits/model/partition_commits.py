@@ -19,8 +19,6 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 NOTHING_COMMITTED = -1
-MergedRange = tuple[int, int, int, int]
-"""Effect of the commonest commit: indices [low, high) of the ranges that one range replaces, its start and its end."""
 TextBounds = tuple["array[int]", "array[int]"]
 """Starts and ends of the ranges, ascending. The arrays change with the ranges."""
 UNSEEN_MAX_S = 5.0
@@ -304,19 +302,16 @@ class PartitionCommits:
         """Return True if the committed offset is known, and all ranges are stored and belong to this topic."""
         return self.is_committed_known and not self.unsure and self.topic_id == topic_id != ZERO_UUID
 
-    def merged(self, bounds: TextBounds, merged: MergedRange, leader_epoch: int) -> bool:
-        """Apply an accepted commit, which was planned with these bounds.
+    def merge_text(self, low: int, high: int, start: int, end: int, leader_epoch: int) -> None:
+        """Apply an accepted commit that was planned with `kept_bounds` (`OffsetRanges.replace`).
 
-        False if the ranges have changed meanwhile: `accepted` applies it then.
+        Later ones only change these bounds, and `committed_epoch` if theirs is another one.
         """
-        if self.kept_bounds is not bounds:
-            return False
+        self.ranges.replace(low, high, start, end)
         self._planned = self._planned_ranges = None
-        self.ranges.replace(*merged)
         self.is_text_foreign, self.committed_epoch = False, leader_epoch
         if self.committed < self.stored_committed:
             self.stored_committed = self.committed  # as `_is_committed` does, which every commit would call
-        return True
 
     def after_text(self, plan: TextPlan, change: RangeChange) -> TopicChange:
         """Return the records to append after a commit that changed the ranges."""

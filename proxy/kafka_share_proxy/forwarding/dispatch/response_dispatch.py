@@ -89,7 +89,7 @@ class Rewrites(Treatment, Protocol):
 def deliver(connection: ForwardedConnection, expected: object, frame: memoryview) -> bytes | memoryview | None:
     """Return the bytes for the client, if any."""
     if isinstance(expected, ExpectedResponse):
-        return frame if expected.on_response(frame) else None
+        return frame if expected.on_response(bytes(frame)) else None
     if isinstance(expected, Special):
         return expected.arrived(connection, frame)
     assert is_treatment(expected)  # noqa: S101  # nothing else is ever queued

@@ -31,8 +31,8 @@ class ExpectedResponse:
     rewrite = "on_response"
     """Name of the method that the pump calls with a response that arrived whole and alone."""
 
-    def on_response(self, frame: memoryview) -> bool:
-        """Handle the response, with its size. Its memory is reused after this returns.
+    def on_response(self, frame: bytes) -> bool:
+        """Handle the response, with its size.
 
         Return True if the caller has to forward it to the client unchanged.
         """
@@ -40,6 +40,20 @@ class ExpectedResponse:
 
     def lost(self) -> None:
         """Handle the end of the connection before the response."""
+        raise NotImplementedError
+
+
+class RepeatableRequest(ExpectedResponse):
+    """Request on the synchronous fast path that later ones of its connection may repeat, and are compared with."""
+
+    __slots__ = ()
+    request: Request
+
+    def plan(self, received: memoryview, size: int, now: float) -> tuple[bytes, int, *tuple[Any, ...]] | None:
+        """Return the request for the broker in place of this one, and its correlation id. What follows is not used.
+
+        None if the first `size` bytes are not one request that repeats it, or circumstances have changed.
+        """
         raise NotImplementedError
 
 

@@ -31,7 +31,7 @@
 #define ENDED 0
 #define COPIED_MAX 16384 /* bytes of a rewritten response */
 #define NOTED_S 0.005 /* iterations.NOTED_S */
-enum { VERSION = 6 }; /* pump.BUILT_VERSION */
+enum { VERSION = 7 }; /* pump.BUILT_VERSION */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has no way */
@@ -191,7 +191,7 @@ APART static int call_walked(Pump *self, Walk *walk, Py_ssize_t upto, Py_ssize_t
 APART static int call_expected(Pump *self, Walk *walk, PyObject *expected, Py_ssize_t count)
 {
     self->called = 1;
-    PyObject *frame = PySequence_GetSlice(self->view, 0, count);
+    PyObject *frame = PyBytes_FromStringAndSize(self->buffer.buf, count);
     PyObject *result = frame ? PyObject_CallMethodObjArgs(expected, name_on_response, frame, NULL) : NULL;
     Py_XDECREF(frame);
     int passes = result == Py_True;

@@ -31,7 +31,7 @@ from kafka_share_proxy.loop.iterations import Iterations
 from kafka_share_proxy.loop.polling import Poller
 from kafka_share_proxy.wire import kernels
 
-BUILT_VERSION = 6
+BUILT_VERSION = 7
 """`VERSION` of the extension that matches this file. Another one is not used."""
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ pytest.register_assert_rewrite(
 from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402 - found through the path set above
 from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
-from tests.support import known_constants, leaks, worker_reports  # noqa: E402
+from tests.support import known_constants, leaks, warm_proxies, worker_reports  # noqa: E402
 from tests.support.brokers import NEWEST, OLD, QUICK, Running  # noqa: E402
 from tests.support.child_processes import children  # noqa: E402
 from tests.support.left_out import is_left_out  # noqa: E402
@@ -211,7 +211,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process that outlives its test is a failure of the run."""
     config = session.config
-    left = [*config.stash[_LEFT], *(command for pid in children(os.getpid()) if (command := _command(pid)))]
+    commands = (_command(pid) for pid in children(os.getpid()))
+    left = [*config.stash[_LEFT], *warm_proxies.close(), *filter(None, commands)]
     if hasattr(config, "workeroutput"):
         config.workeroutput["left"] = left
     if left:

@@ -17,6 +17,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster, Sasl  # noqa: E402 - f
 from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 from kafka_share_proxy.localkafka.java import FULL_SPEED as FULL_SPEED  # noqa: E402
 
+from tests.support import warm_proxies  # noqa: E402
 from tests.support.worlds import warm_up  # noqa: E402
 
 OLD, NEW = "3.9.1", "4.3.0"
@@ -66,7 +67,7 @@ class Running:
         self, upstream: str, settings: dict[str, Any] | None = None, command: Sequence[str] | None = None
     ) -> Front:
         name = f"proxy-{next(self._numbers)}"
-        front = Front(upstream, self._folder / name, settings, command=command)
+        front = Front(upstream, self._folder / name, settings, command=command, launch=warm_proxies.launch)
         self.logs[name] = front.output
         return self._stack.enter_context(front)
 

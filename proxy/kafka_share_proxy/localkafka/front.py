@@ -6,7 +6,7 @@ import http.client
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,9 @@ READY_S = 120.0
 """Seconds that the proxy may take to become ready."""
 NODE_IDS = 10
 """Ports reserved for brokers with the node ids 0..9."""
+
+Launch = Callable[[Sequence[str], Path, Mapping[str, str]], Child]
+"""Starts a command with an environment; its output goes to the file."""
 
 
 class FrontError(Exception):
@@ -36,9 +39,10 @@ class Front:
         settings: Mapping[str, Any] | None = None,
         files_max: int | None = None,
         command: Sequence[str] | None = None,
+        launch: Launch = Child,
     ) -> None:
         """`settings`: additional keys of its YAML file. `files_max`: its hard limit of open files, None to inherit.
-        `command`: replaces the installed one.
+        `command`: replaces the installed one. `launch`: starts the command.
         """
         ports = free_ports(NODE_IDS + 2)
         self.port, self.first_port, self.admin_port = ports[0], ports[1], ports[-1]
@@ -49,6 +53,7 @@ class Front:
         """Settings of the next start."""
         self.child: Child | None = None
         self._files_max = files_max
+        self._launch = launch
         self.command = list(installed_command() if command is None else command)
         """Command line of the next start."""
 
@@ -83,7 +88,7 @@ class Front:
         command = [*self.command, "serve", "--config", str(config)]
         if self._files_max is not None:
             command = ["sh", "-c", f'ulimit -n {self._files_max}; exec "$0" "$@"', *command]
-        self.child = Child(command, self.log, environment)
+        self.child = self._launch(command, self.log, environment)
         try:
             self._wait_ready()
         except BaseException:

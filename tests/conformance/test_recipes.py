@@ -94,7 +94,8 @@ def run(command: list[str], folder: Path) -> str:
 def test_the_java_recipe_passes(tmp_path: Path) -> None:
     source, jars = tmp_path / "WorkerTest.java", class_path(JAVA_CLIENT, JUNIT)
     source.write_text(block("java"))
-    ecj = [find_java(), "-jar", class_path(COMPILER), "-source", "17", "-target", "17", "-proc:none", "-cp", jars]
+    options = ["-source", "17", "-target", "17", "-proc:none", "-cp", jars]
+    ecj = [find_java(), *QUICK_START, "-jar", class_path(COMPILER), *options]
     run([*ecj, source.name], tmp_path)
     console = [find_java(), *QUICK_START, "-cp", os.pathsep.join([str(tmp_path), jars]), CONSOLE]
     assert "[         1 tests successful      ]" in run([*console, "execute", "--select-class", "WorkerTest"], tmp_path)

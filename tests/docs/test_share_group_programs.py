@@ -39,7 +39,7 @@ def java(text: str, folder: Path) -> list[str]:
     (folder / "Worker.java").write_text(text)
     jars = class_path(RELEASE)
     options = ["-source", "17", "-target", "17", "-proc:none", "-cp", jars]
-    compile_in(folder, find_java(), "-jar", class_path(COMPILER), *options, "Worker.java")
+    compile_in(folder, find_java(), *QUICK_START, "-jar", class_path(COMPILER), *options, "Worker.java")
     return [find_java(), *QUICK_START, QUIET, "-cp", f"{folder}:{jars}", "Worker"]
 
 

@@ -22,7 +22,7 @@ def compiled(name: str, release: str, source: Path | None = None) -> Path:
     folder = name.lower()
     source = source or CLIENTS / folder / f"{name}.java"
     arguments = ["-source", "17", "-target", "17", "-proc:none", "-cp", class_path(release), source.name]
-    command = [find_java(), "-jar", class_path(COMPILER), *arguments]
+    command = [find_java(), *QUICK_START, "-jar", class_path(COMPILER), *arguments]
     return built(f"{folder}-{release}", command, f"{name}.class", [source])
 
 

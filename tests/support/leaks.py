@@ -32,6 +32,15 @@ class SocketWatch:
         sys.addaudithook(self._received)
         gc.set_threshold(*RARELY)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Iterator[None]:
+        """Collect no garbage while tests are collected, for nearly all that is made then stays."""
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.enable()
+
     def pytest_collection_finish(self) -> None:
         """Freeze existing objects, which belong to no test, so that collections are short."""
         gc.collect()

@@ -25,6 +25,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
+from kafka_share_proxy.localkafka import storage_format
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.children import Child
 from kafka_share_proxy.localkafka.class_archive import archive_options
@@ -265,15 +266,21 @@ class Cluster:
     def _format(self, node: Node, java: list[str]) -> None:
         node.folder.mkdir(parents=True)
         _settings(node).write_text("".join(f"{key}={value}\n" for key, value in self._node_properties(node)))
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_URL, str(self.folder)).bytes)
+        digest = uuid.uuid5(uuid.NAMESPACE_URL, str(self.folder)).bytes
+        cluster_id = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        decisive = tuple(self._properties.get(name) for name in storage_format.DECISIVE)
+        kind = (self.release, tuple(self._features), self._identity(node)["process.roles"], decisive)
+        if storage_format.copy(kind, node.folder / "data", cluster_id, node.node_id):
+            return
         extra = [word for feature in self._features for word in ("--feature", feature)]
         done = subprocess.run(
             [*java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "kafka.tools.StorageTool", "format",
-             f"--cluster-id={cluster_id.rstrip(b'=').decode()}", "-c", str(_settings(node)), *extra],
+             f"--cluster-id={cluster_id}", "-c", str(_settings(node)), *extra],
             capture_output=True, text=True, timeout=START_S, check=False,
         )  # fmt: skip
         if done.returncode:
             raise BrokerError(f"cannot format the storage of Kafka {self.release}:\n{done.stdout}{done.stderr}")
+        storage_format.keep(kind, node.folder / "data")
 
     def _node_properties(self, node: Node) -> Iterator[tuple[str, str]]:
         copies = str(min(3, len(self.nodes)))

@@ -22,14 +22,16 @@ from tests.support.brokers import QUICK, VIEWS, Running
 from tests.support.raw import Raw, Topic
 
 SMALL = {
-    "spark.driver.extraJavaOptions": " ".join(QUICK_START),
+    "spark.driver.extraJavaOptions": " ".join((*QUICK_START, "-XX:ReservedCodeCacheSize=240m")),
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""A few rows are done sooner by code that need not be compiled first, or not to the utmost."""
+"""A few rows are done sooner by code that need not be compiled first, or not to the utmost. Room for compiled code is
+that of a server: in the 48 MB of a quick start some is thrown away, and compiled again.
+"""
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@
 The proxy runs in valgrind with a real broker, and gets the loads of `tests.bench.forwarding`. Only the pump counts
 (`forwarding/walk/_pump.c`), with what it calls: all work for a forwarded request is done there, and Trio's tasks and
 timers are not. What remains of an idle second is counted in a window before each load, and subtracted for its duration.
-Checkouts alternate in each round; the median of the rounds is printed with its range.
+Checkouts alternate in each round, but those of commits and share groups, which one proxy of a cluster serves; the
+median of the rounds is printed with its range.
 
 The cases of commits are those of one client of `tests.bench.individual_commits`, with ranges in the metadata: checkouts
 without `commits.state: metadata` cannot be compared in them. The case `idle` counts a whole process without clients,
@@ -192,17 +193,35 @@ def count(
 ) -> dict[str, list[list[float]]]:
     """Counts of each case, by checkout and round."""
     counts: dict[str, list[list[float]]] = {case: [[] for _ in checkouts] for case in cases}
-    settings = {"commits": {"state": "metadata"}} if COMMITS.keys() & counts else {}
     with contextlib.ExitStack() as stack:
         proxies = []
         for number, checkout in enumerate(checkouts):
             only = f"--toggle-collect={pump_function(checkout)}"
-            proxies.append(stack.enter_context(counted(checkout, cluster, folder / f"proxy-{number}", settings, only)))
+            proxies.append(stack.enter_context(counted(checkout, cluster, folder / f"proxy-{number}", {}, only)))
         time.sleep(SETTLED_S)
         for round_number, case, (number, proxy) in itertools.product(range(rounds + 1), cases, enumerate(proxies)):
             instructions = proxy.of_unit(kload, case)
             if round_number:  # what is made once is made in the first round
                 counts[case][number].append(instructions)
+    return counts
+
+
+def count_commits(
+    checkouts: Sequence[Path], kload: Path, cases: Sequence[str], rounds: int
+) -> dict[str, list[list[float]]]:
+    """Counts of cases of commits, by checkout, which has a cluster of its own: one proxy serves those of a cluster."""
+    counts: dict[str, list[list[float]]] = {case: [] for case in cases}
+    for checkout in checkouts:
+        only = f"--toggle-collect={pump_function(checkout)}"
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-") as name,
+            Cluster(forwarding.RELEASE, Path(name) / "kafka") as cluster,
+        ):
+            forwarding.store(cluster.bootstrap, cluster.nodes[0].port, kload, fill_bytes=1 << 20)
+            with counted(checkout, cluster, Path(name) / "proxy", {"commits": {"state": "metadata"}}, only) as proxy:
+                time.sleep(SETTLED_S)
+                for case in cases:
+                    counts[case].append([proxy.of_unit(kload, case) for _ in range(rounds + 1)][1:])
     return counts
 
 
@@ -259,10 +278,12 @@ def main() -> None:
             forwarding.store(cluster.bootstrap, cluster.nodes[0].port, kload, fill_bytes=64 << 20)
             cases = options.case or [*LOADS, SHARES, IDLE]
             counts: dict[str, list[list[float]]] = {}
-            if loads := [case for case in cases if case not in (IDLE, SHARES)]:
+            if loads := [case for case in cases if case in LOADS]:
                 counts |= count(checkouts, cluster, kload, folder, loads, options.rounds)
             if IDLE in cases:
                 counts |= count_idle(checkouts, cluster, folder, options.rounds)
+        if commits := [case for case in cases if case in COMMITS]:
+            counts |= count_commits(checkouts, kload, commits, options.rounds)
     if SHARES in cases:
         counts[SHARES] = count_shares(checkouts, options.rounds)
     report(["this", *(checkout.name for checkout in checkouts[1:])], counts)

@@ -18,7 +18,7 @@ def _nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def formatted(tmp_path: Path) -> Path:
-    """What Kafka's tool writes."""
+    """Files that Kafka's tool has written."""
     data = tmp_path / "formatted"
     (data / SNAPSHOT).parent.mkdir(parents=True)
     (data / SNAPSHOT).write_bytes(b"\0features")

@@ -35,7 +35,7 @@ class _Forked:
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
-        """Return the exit status. Until it is asked for after the end, no other process has the id."""
+        """Return the exit status, or None while it runs. Its id is free once this has returned the status."""
         with self._lock:
             return self._look()
 

@@ -166,13 +166,11 @@ def topics_to_query(
             if known.is_due:
                 ids.add(partition.topic_id)
             continue
-        if known.is_due or (
-            known.is_old
-            and (
-                partition in settled
-                or judge_partition(known.topic, partition.partition, connection.node_id) != ErrorCode.NONE
-            )
-        ):
+        may_have_changed = known.is_old and (
+            partition in settled
+            or judge_partition(known.topic, partition.partition, connection.node_id) != ErrorCode.NONE
+        )
+        if known.is_due or may_have_changed:
             names.add(known.topic.name)
     return names, ids
 

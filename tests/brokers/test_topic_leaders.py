@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from types import SimpleNamespace
+
 import pytest
+from kafka_share_proxy.brokers import topic_leaders
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
+from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicIdPartition
 
 from tests.support.ports import World, acquired, entries
 from tests.support.share_steps import from_the_start
+
+METADATA = registry.message("MetadataResponse")
 
 
 @pytest.fixture
@@ -107,3 +117,36 @@ def test_hidden_topic_is_forbidden_not_unknown(world):
     topic.bits = 1 << 3 | 1 << 8
     world.timers.advance(1.1)
     assert acquired(member.fetch()) == [(0, 0, 1)]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_topics_described_just_now_are_judged_as_by_a_query_that_requests_nothing(seed):
+    chance = random.Random(seed)
+    topology, connection, now = ClusterMetadata(), SimpleNamespace(slot_values={}, node_id=1), 100.0
+    services = SimpleNamespace(topology=topology, options=TopicQueryOptions(), timers=SimpleNamespace(now=lambda: now))
+    ids = [bytes([n + 1]) * 16 for n in range(3)]
+    for n, topic_id in enumerate(ids):
+        at = now - chance.choice((0.0, 0.5, 1.0, 1.1, 20.0))
+        for error in chance.choices((ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (4, 1), k=2):
+            rights = chance.choices((1 << 3 | 1 << 8, 1 << 8, -1 << 31), (4, 1, 1))[0]
+            response = METADATA.MetadataResponseTopic(
+                name=f"t{n}",
+                topic_id=topic_id,
+                error_code=error,
+                topic_authorized_operations=rights,
+                partitions=[METADATA.MetadataResponsePartition(partition_index=0, leader_id=1)],
+            )
+            topic_leaders._remember(connection, response, at)
+            topology.fold(METADATA(topics=[response]), at)
+        if chance.random() < 0.1:
+            topology.set_stale(f"t{n}")
+    chosen = chance.sample(ids, chance.randint(0, 3))
+    judged = topic_leaders.judge_described(connection, services, chosen)
+    partitions = [TopicIdPartition(topic_id, 0) for topic_id in chosen]
+    is_current = topic_leaders.topics_to_query(connection, services, partitions, partitions) == (set(), set())
+    if judged is not None:
+        assert is_current
+        assert judged == topic_leaders.judge_topics(connection, services, chosen)
+    elif is_current:  # only a topic that the broker hid just now is not requested again either
+        absent = topic_leaders.absent_topics_of(connection)
+        assert any(absent.get(f"t{n}", (0.0, 0))[0] >= now - 1.0 for n in range(3))

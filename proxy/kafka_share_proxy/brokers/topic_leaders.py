@@ -40,6 +40,7 @@ _BITS_WITH = frozenset(
 """Errors returned with the rights, only to principals with DESCRIBE (3.9.1, 4.3.0)."""
 
 ABSENT_MAX = 1000
+_NEVER_ABSENT = (-inf, 0)
 TOPIC_LENGTH_MAX = 249
 """Maximum length of a topic name (org.apache.kafka.common.internals.Topic)."""
 
@@ -200,6 +201,25 @@ JudgedTopics = dict[bytes, tuple[Topic | None, ErrorCode]]
 """Topic, if it is known, and NONE or the error that keeps a connection from reading it, by topic id."""
 
 
+def judge_described(connection: Connection, services: TopicQuery, topic_ids: Iterable[bytes]) -> JudgedTopics | None:
+    """Return rights and leaders of topics that were all described just now, so that `topics_to_query` returns none.
+
+    None if one of them was not, or if a right has to be requested.
+    """
+    now, options = services.timers.now(), services.options
+    rights, absent, since = rights_of(connection), absent_topics_of(connection), now - options.metadata_age_s
+    judged: JudgedTopics = {}
+    for topic_id in topic_ids:
+        topic = services.topology.topic_by_id(topic_id, since)
+        if topic is None or absent.get(topic.name, _NEVER_ABSENT)[0] >= since:
+            return None
+        is_allowed = rights.verdict(Right.READ_TOPIC, topic.name, now, options.rights_cache_s)
+        if is_allowed is None:
+            return None
+        judged[topic_id] = topic, ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return judged
+
+
 def judge_topics(connection: Connection, services: TopicQuery, topic_ids: Iterable[bytes]) -> JudgedTopics:
     return {topic_id: judge_topic(connection, services, topic_id) for topic_id in topic_ids}
 
@@ -241,7 +261,7 @@ def describe_refusal(connection: Connection, services: TopicQuery, name: str) ->
 
 def _recent_error(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode | None:
     """Return the error of the last response about an absent topic, or None if that response is too old."""
-    requested_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
+    requested_at, code = absent_topics_of(connection).get(topic, _NEVER_ABSENT)
     believed = services.timers.now() - requested_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
     return ErrorCode.of(code) if believed else None
 
@@ -262,5 +282,5 @@ def verdict(connection: Connection, services: TopicQuery, right: Right, name: st
 
 
 def _just_absent(connection: Connection, services: TopicQuery, topic: str | bytes) -> bool:
-    requested_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
+    requested_at, _ = absent_topics_of(connection).get(topic, _NEVER_ABSENT)
     return services.timers.now() - requested_at <= services.options.metadata_age_s

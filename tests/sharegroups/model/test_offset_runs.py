@@ -55,13 +55,13 @@ class TestFinding:
 
     def test_the_first_free_offset_is_found_again_after_it_moved(self) -> None:
         share_window = window((0, 4, ACQUIRED, 1), (5, 9, AVAILABLE, 1), (10, 14, UNREAD, 0), (15, 19, ACQUIRED, 1))
-        assert share_window.next_free() == 5
+        assert share_window.next_fetch_offset() == 5
         share_window.runs[1].state = ACQUIRED
-        assert share_window.next_free() == 10
+        assert share_window.next_fetch_offset() == 10
         share_window.runs[2].state = ACQUIRED
-        assert share_window.next_free() == 20
+        assert share_window.next_fetch_offset() == 20
         share_window.free(share_window.runs[0], AVAILABLE)
-        assert share_window.next_free() == 0
+        assert share_window.next_fetch_offset() == 0
 
 
 class TestJoiningTogether:

@@ -114,14 +114,16 @@ async def _response(
     batches: Mapping[TopicIdPartition, AckBatches],
 ) -> frames.ResponseFrame:
     """Build the response, with the partitions that sharegroups/README.md rule 16 requires."""
-    included = {
-        partition: result
-        for partition, result in (fetching.results.items() if fetching is not None else ())
-        if session.include(partition, records=bool(result.acquired), error=result.error != ErrorCode.NONE)
-    }
-    throttle_time_ms = 0 if fetching is None else fetching.throttle_time_ms
+    results = dict[TopicIdPartition, Result]()
+    throttle_time_ms = 0
+    if fetching is not None:
+        throttle_time_ms = fetching.throttle_time_ms
+        for partition, result in fetching.results.items():
+            if session.include(partition, records=bool(result.acquired), error=result.error != ErrorCode.NONE):
+                results[partition] = result
+    for partition in outcome:
+        results.setdefault(partition, _NOTHING)
     lock_duration_ms = round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000)
-    results = {partition: included.get(partition, _NOTHING) for partition in (*included, *outcome)}
     if len(results) > AT_ONCE_MAX or _has_errors(results, outcome, batches):
         response = await _with_errors(call, services, results, outcome, batches)
         response.throttle_time_ms, response.acquisition_lock_timeout_ms = throttle_time_ms, lock_duration_ms

@@ -14,6 +14,7 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
 from kafka_share_proxy.brokers.topic_leaders import (
     JudgedTopics,
+    judge_described,
     judge_topics,
     on_many_topics,
     request_many_topics,
@@ -122,12 +123,15 @@ async def request_access(
     """
     connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, cache_s)
+    topic_ids = {partition.topic_id for partition in partitions}
+    if code is not None and (described := judge_described(connection, services, topic_ids)) is not None:
+        return code, described
     group = request_read_group(connection, group_id) if code is None else None
     topics = request_many_topics(connection, *topics_to_query(connection, services, partitions, acknowledged))
     await on_many_topics(connection, services, topics, call.work)
     if group is not None:
         code = on_read_group(connection, group_id, await group, now)
-    judged = judge_topics(connection, services, {partition.topic_id for partition in partitions})
+    judged = judge_topics(connection, services, topic_ids)
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code, judged
 
 

@@ -92,11 +92,10 @@ async def _fetch(fetching: ShareFetching) -> None:
         if survey.missing and earlier_fetch is None:
             new_fetch = read_heads(fetching, survey, may_wait=not wait_is_over, has_min_bytes=has_min_bytes)
         if new_fetch is None:
-            heads_before = survey.heads()
             may_read_ahead = earlier_fetch is None and not fetching.has_read
             if (has_min_bytes or wait_is_over) and acquire(fetching, survey, may_read_ahead=may_read_ahead):
                 return
-            if survey.heads() != heads_before:
+            if survey.is_passed() and not survey.is_outdated:
                 continue  # every batch belonged to aborted transactions: survey again from the next offset
             if wait_is_over or fetching.has_only_errors():
                 return

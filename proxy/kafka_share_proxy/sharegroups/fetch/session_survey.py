@@ -124,8 +124,12 @@ class Survey:
     def has(self, min_bytes: int) -> bool:
         return bool(self.ready) and (min_bytes <= 1 or self.bytes_ready() >= min_bytes)
 
-    def heads(self) -> list[int]:
-        return [ready_partition.share.partition.next_fetch_offset() for ready_partition in self.ready]
+    def is_passed(self) -> bool:
+        """Return True if the next offset of a ready partition has changed since the survey."""
+        return any(
+            ready_partition.share.partition.next_fetch_offset() != ready_partition.offset
+            for ready_partition in self.ready
+        )
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

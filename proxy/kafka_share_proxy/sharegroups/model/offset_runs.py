@@ -383,8 +383,8 @@ class Window:
         """Return the last offset that may be tracked if a read begins at `first`."""
         return (self.start_offset if self.runs else first) + self.offsets_max - 1
 
-    def next_free(self) -> int:
-        """Return the first offset in the window that can be acquired, or end_offset + 1."""
+    def next_fetch_offset(self) -> int:
+        """Return the offset of the next read: the first in the window that can be acquired, else end_offset + 1."""
         if self.free_from > self.end_offset:
             return self.end_offset + 1
         runs = self.runs

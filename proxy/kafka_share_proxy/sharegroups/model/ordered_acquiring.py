@@ -69,7 +69,7 @@ class OrderedAcquirer(Acquirer):
 
     def _learn_enough(self, first: int, last: int, max_records: int) -> None:
         """Track first..last until enough offsets are free. More would only split the window into more runs."""
-        missing = self.budget - self._count_free(max(self.data_first, self.window.next_free()), first - 1)
+        missing = self.budget - self._count_free(max(self.data_first, self.window.next_fetch_offset()), first - 1)
         missing_allowed = self.budget // MISSING_PART
         while first <= last and missing > missing_allowed:
             end = min(last, self._log_batch_end(first + missing - 1))

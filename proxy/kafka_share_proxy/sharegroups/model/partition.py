@@ -154,14 +154,10 @@ class SharePartition(Window):
 
     # Reading.
 
-    def next_fetch_offset(self) -> int:
-        """Return the offset of the next read: the first free offset in the window, else end_offset + 1."""
-        return self.next_free()
-
     def can_acquire(self, settings: PartitionSettings) -> bool:
         """Return True if an offset is free, or if the window may grow (sharegroups/README.md rule 28)."""
         return settings.max_record_locks != NOTHING_ACQUIRED and (
-            self.next_free() <= self.end_offset or self.room(settings.max_record_locks) > 0
+            self.next_fetch_offset() <= self.end_offset or self.room(settings.max_record_locks) > 0
         )
 
     def acquire(

@@ -112,9 +112,9 @@ class QueuePartition(SharePartition):
     def _count_locks(self, order: KeyOrder) -> None:
         order.locked = sum(run.last - run.first + 1 for run in self.runs if run.state == ACQUIRED)
 
-    def next_free(self) -> int:
+    def next_fetch_offset(self) -> int:
         """See Window. With key order it is at most the first offset whose key is not known."""
-        free = super().next_free()
+        free = super().next_fetch_offset()
         return free if self.order is None else min(free, max(self.order.known_to, self.start_offset))
 
     def can_acquire(self, settings: PartitionSettings) -> bool:
@@ -122,7 +122,7 @@ class QueuePartition(SharePartition):
         if self.order is None:
             return super().can_acquire(settings)
         return self.order.locked < settings.max_record_locks and (
-            self.next_free() < self.order.known_to or self.order.known_to <= self._scan_to(self.order)
+            self.next_fetch_offset() < self.order.known_to or self.order.known_to <= self._scan_to(self.order)
         )
 
     def room(self, max_record_locks: int) -> int:

@@ -120,10 +120,6 @@ class BatchTable(Sequence[Batch]):
         """Return the position of the batch at `index`, which is not negative, without creating a `Batch`."""
         return _POSITION.unpack_from(self._rows, (self._first + index) * ROW.size + _POSITION_AT)[0]  # type: ignore[no-any-return]
 
-    def search(self, column: int, offset: int, low: int) -> int:
-        """Return the first index, from `low` on, with at least this offset at byte `column` of its row."""
-        return _search(self._rows, column, offset, self._first + low, self._last) - self._first
-
     @property
     def rows(self) -> bytes:
         """Contiguous bytes of the rows."""
@@ -178,14 +174,16 @@ def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int
 def first_from(batches: Sequence[BatchOffsets], offset: int, low: int = 0) -> int:
     """Return the index of the first batch, from `low` on, that begins at or after the offset."""
     if isinstance(batches, BatchTable):
-        return batches.search(_BASE_AT, offset, low)
+        first = batches._first
+        return _search(batches._rows, _BASE_AT, offset, first + low, batches._last) - first
     return bisect_left(batches, offset, lo=low, key=attrgetter("base_offset"))
 
 
 def first_to(batches: Sequence[BatchOffsets], offset: int) -> int:
     """Return the index of the first batch that ends at or after the offset."""
     if isinstance(batches, BatchTable):
-        return batches.search(_LAST_AT, offset, 0)
+        first = batches._first
+        return _search(batches._rows, _LAST_AT, offset, first, batches._last) - first
     return bisect_left(batches, offset, key=attrgetter("last_offset"))
 
 

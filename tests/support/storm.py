@@ -183,7 +183,7 @@ class Storm:
         """Read the log once from the head on. Return the offsets that are acquired."""
         share = self.coordinator.share(partition.key)
         settings = self.coordinator.settings(partition.key.group_id)
-        if share is None or not share.partition.can_acquire(settings):
+        if share is None or share.partition.acquirable_from(settings) is None:
             return []
         if share.node_id != partition.node:
             self._follow(partition)

@@ -16,7 +16,7 @@ from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 
 HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION, OFFSET_DELETE_VERSION = 4, 4, 5, 0
 
@@ -41,7 +41,7 @@ class Right(IntEnum):
 GRANTS: Mapping[int, frozenset[ErrorCode]] = {
     ApiKey.HEARTBEAT: frozenset(
         {
-            ErrorCode.NONE,  # the coordinator is loading the group (GroupCoordinatorService.heartbeat)
+            NO_ERROR,  # the coordinator is loading the group (GroupCoordinatorService.heartbeat)
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.INVALID_GROUP_ID,  # empty group id
             ErrorCode.UNKNOWN_MEMBER_ID,  # any group, known or not, of every type
@@ -49,13 +49,13 @@ GRANTS: Mapping[int, frozenset[ErrorCode]] = {
     ),
     ApiKey.FIND_COORDINATOR: frozenset(
         {
-            ErrorCode.NONE,
+            NO_ERROR,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,  # before the topic of offsets exists, or without a leader of it
         }
     ),
     ApiKey.OFFSET_DELETE: frozenset(
         {
-            ErrorCode.NONE,  # a classic or consumer group has the id
+            NO_ERROR,  # a classic or consumer group has the id
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.INVALID_GROUP_ID,  # empty group id
             ErrorCode.NON_EMPTY_GROUP,  # a classic group with members that are no consumers has the id
@@ -85,12 +85,12 @@ class Rights:
         allowed = self.verdict(right, group_id, now, cache_s)
         if allowed is None:
             return None
-        return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return NO_ERROR if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def remember_group(self, right: Right, group_id: str, code: ErrorCode, now: float) -> None:
         """Cache the verdict, unless the code neither grants nor refuses the right."""
-        if code in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED):
-            self.remember(right, group_id, code == ErrorCode.NONE, now)
+        if code in (NO_ERROR, ErrorCode.GROUP_AUTHORIZATION_FAILED):
+            self.remember(right, group_id, code == NO_ERROR, now)
 
     def remember(self, right: Right, name: str, allowed: bool, now: float) -> None:
         if self.verdicts.pop((right, name), None) is None:
@@ -135,7 +135,7 @@ def forget(connection: Connection) -> None:
 
 def refusal(query: int, code: int) -> ErrorCode:
     """Return NONE if this code grants the right, else the code."""
-    return ErrorCode.NONE if code in GRANTS[query] else ErrorCode.of(code)
+    return NO_ERROR if code in GRANTS[query] else ErrorCode.of(code)
 
 
 def request_read_group(connection: Connection, group_id: str) -> Promise[memoryview]:

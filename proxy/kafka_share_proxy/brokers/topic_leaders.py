@@ -18,7 +18,7 @@ from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.wire.acl_operations import NO_BITS
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 METADATA_VERSION = 12
@@ -31,7 +31,7 @@ cannot expire between the check and its use. A waiting ShareFetch rechecks every
 
 _BITS_WITH = frozenset(
     {
-        ErrorCode.NONE,
+        NO_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -89,7 +89,7 @@ def on_topics(connection: Connection, services: TopicQuery, response: memoryview
 
 def _remember(connection: Connection, topic: messages.MetadataResponse.MetadataResponseTopic, now: float) -> None:
     rights, absent = rights_of(connection), absent_topics_of(connection)
-    if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+    if topic.error_code not in (NO_ERROR, ErrorCode.LEADER_NOT_AVAILABLE):
         if len(absent) >= ABSENT_MAX:
             absent.clear()
         if len(topic.name or "") <= TOPIC_LENGTH_MAX:
@@ -168,8 +168,7 @@ def topics_to_query(
                 ids.add(partition.topic_id)
             continue
         may_have_changed = known.is_old and (
-            partition in settled
-            or judge_partition(known.topic, partition.partition, connection.node_id) != ErrorCode.NONE
+            partition in settled or judge_partition(known.topic, partition.partition, connection.node_id) != NO_ERROR
         )
         if known.is_due or may_have_changed:
             names.add(known.topic.name)
@@ -216,7 +215,7 @@ def judge_described(connection: Connection, services: TopicQuery, topic_ids: Ite
         is_allowed = rights.verdict(Right.READ_TOPIC, topic.name, now, options.rights_cache_s)
         if is_allowed is None:
             return None
-        judged[topic_id] = topic, ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        judged[topic_id] = topic, NO_ERROR if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return judged
 
 
@@ -227,7 +226,7 @@ def judge_topics(connection: Connection, services: TopicQuery, topic_ids: Iterab
 def judge(connection: Connection, services: TopicQuery, partition: TopicIdPartition) -> ErrorCode:
     """Return NONE if this connection may read the partition here (sharegroups/README.md rule 22)."""
     topic, code = judge_topic(connection, services, partition.topic_id)
-    if topic is None or code != ErrorCode.NONE:
+    if topic is None or code != NO_ERROR:
         return code
     return judge_partition(topic, partition.partition, connection.node_id)
 
@@ -239,24 +238,24 @@ def judge_topic(connection: Connection, services: TopicQuery, topic_id: bytes) -
     allowed = verdict(connection, services, Right.READ_TOPIC, topic.name, RIGHTS_GRACE_S)
     if allowed is None:  # another connection sees the topic, this one's broker did not show it
         return topic, trouble_with(connection, services, topic.name) or ErrorCode.UNKNOWN_TOPIC_ID
-    return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return topic, NO_ERROR if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def trouble_with(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode:
     """Return the error with which the broker hid a topic, such as 29 or -1. NONE if it is just unknown."""
     code = _recent_error(connection, services, topic)
-    return ErrorCode.NONE if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
+    return NO_ERROR if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
 
 
 def describe_refusal(connection: Connection, services: TopicQuery, name: str) -> ErrorCode:
     """Return the error that refuses DESCRIBE on a topic that was just requested, or NONE."""
     allowed = verdict(connection, services, Right.DESCRIBE_TOPIC, name, RIGHTS_GRACE_S)
     if allowed is not None:
-        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return NO_ERROR if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     code = _recent_error(connection, services, name)
     if code is None:
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    return ErrorCode.NONE if code in _BITS_WITH else code
+    return NO_ERROR if code in _BITS_WITH else code
 
 
 def _recent_error(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode | None:
@@ -272,7 +271,7 @@ def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
         if not 0 <= partition < len(topic.leaders)
         else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if node_id == UNKNOWN_NODE or topic.leaders[partition].node_id != node_id
-        else ErrorCode.NONE
+        else NO_ERROR
     )
 
 

@@ -205,9 +205,9 @@ def _heads(
     def head(key: ShareKey) -> ShareHead:
         share = coordinator.share(key)
         settings = coordinator.settings(key.group_id)
-        if share is None or not share.partition.can_acquire(settings):
+        offset = None if share is None else share.partition.acquirable_from(settings)
+        if offset is None:
             return ShareHead(None, cached=False)
-        offset = share.partition.next_fetch_offset()
         leader = topology.leader(key.topic_id, key.partition)
         read_key = ReadKey(key.topic_id, key.partition, settings.read_committed)
         is_cached = leader is not None and cache.find_anywhere(read_key, offset, leader.epoch, timers.now())

@@ -102,7 +102,7 @@ class TestWindow:
     def test_the_window_is_full_at_the_log_batch_that_reaches_the_cap(self) -> None:
         play = Play((10, 14), (15, 24), (25, 29), (30, 32), max_record_locks=20)
         assert play.poll() == [(10, 29, 1)]
-        assert not play.partition.can_acquire(play.settings)
+        assert play.partition.acquirable_from(play.settings) is None
         assert play.poll(at=30) == []
 
     def test_the_cap_is_passed_by_the_rest_of_a_log_batch(self) -> None:
@@ -123,7 +123,7 @@ class TestWindow:
         play = Play((0, 9), (10, 19), max_record_locks=10)
         play.poll()
         assert play.ack((5, 9, ACCEPT)) is None
-        assert not play.partition.can_acquire(play.settings)
+        assert play.partition.acquirable_from(play.settings) is None
         assert play.ack((0, 4, ACCEPT)) is None
         assert play.poll() == [(10, 19, 1)]
 
@@ -140,7 +140,7 @@ class TestStorable:
     def test_a_log_batch_that_is_too_wide_is_given_out_in_parts(self) -> None:
         play = Play((0, 59_999), max_record_locks=10**6)
         assert play.poll() == [(0, OFFSETS_MAX - 1, 1)]
-        assert not play.partition.can_acquire(play.settings)
+        assert play.partition.acquirable_from(play.settings) is None
         assert play.poll(at=OFFSETS_MAX) == []
         assert play.ack((0, 9, ACCEPT)) is None
         assert play.poll() == [(OFFSETS_MAX, OFFSETS_MAX + 9, 1)]
@@ -173,7 +173,7 @@ class TestStorable:
         play = Play((0, 99), (100, 199))
         play.poll(100)
         play.partition.offsets_max = 50
-        assert not play.partition.can_acquire(play.settings)
+        assert play.partition.acquirable_from(play.settings) is None
         assert play.ack((0, 98, ACCEPT)) is None
         assert play.poll() == [(100, 148, 1)]
 

@@ -144,7 +144,7 @@ def test_removed_group_takes_its_state_along(coordinator):
 
 
 def test_reads_grow_while_they_are_used_up_and_shrink_when_not():
-    share = Share(SharePartition(0), 1)
+    share = Share(KEY, SharePartition(0), 1)
     assert share.size_read(0, 0.0, 2.0, 1 << 22) == READ_BYTES_FIRST
     share.read_at, share.read_upto = 0.0, 10
     assert share.size_read(10, 1.0, 2.0, 1 << 22) == 2 * READ_BYTES_FIRST

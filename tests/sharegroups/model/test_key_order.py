@@ -64,7 +64,7 @@ class Ordered:
     ) -> list[int]:
         """Read from the next offset until something is acquired or nothing can be; the offsets."""
         for _ in range(len(self.log) + 2):
-            if not self.partition.can_acquire(self.settings):
+            if self.partition.acquirable_from(self.settings) is None:
                 return []
             offset = self.partition.next_fetch_offset()
             read = ReadRecords(offset, self.batches(offset), aborted, self.keys)

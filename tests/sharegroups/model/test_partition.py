@@ -129,7 +129,7 @@ class TestLogStart:
         play.ack((4, 9, ACCEPT))
         play.partition.move_log_start(4)
         assert play.window == (10, 9)
-        assert play.partition.can_acquire(play.settings)
+        assert play.partition.acquirable_from(play.settings) is not None
 
     def test_a_transition_across_the_log_start_settles_what_is_left(self) -> None:
         play = Play((0, 9))

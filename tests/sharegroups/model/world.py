@@ -144,7 +144,7 @@ class World:
     ) -> None:
         fetch_offset = self.engine.next_fetch_offset()
         assert fetch_offset == self.model.next_fetch_offset()
-        if not self.engine.can_acquire(self.settings):
+        if self.engine.acquirable_from(self.settings) is None:
             assert fetch_offset > self.engine.end_offset
             assert self.engine.end_offset - self.engine.start_offset + 1 >= self.settings.max_record_locks
             return

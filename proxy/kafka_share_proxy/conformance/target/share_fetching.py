@@ -97,8 +97,8 @@ class ShareFetcher:
             return None
         log = hosted.log
         upto = log.stable_offset if self._settings.read_committed else log.end
-        offset = share.partition.next_fetch_offset()
-        if offset >= upto or not share.partition.can_acquire(self._settings):
+        offset = share.partition.acquirable_from(self._settings)
+        if offset is None or offset >= upto:
             return None
         return _Readable(partition, share, log, upto, log.bytes_between(offset, upto))
 

@@ -32,14 +32,14 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
 )
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import decide
 from kafka_share_proxy.sharegroups.fetch.fetching import fetch
-from kafka_share_proxy.sharegroups.fetch.session_survey import Result, ShareFetching, begin
+from kafka_share_proxy.sharegroups.fetch.session_survey import NO_RECORDS, Result, ShareFetching, begin
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.codec.share_fetch_frames import FetchedPartition, frame_without_errors
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 KEY = ApiKey.SHARE_FETCH
@@ -47,8 +47,6 @@ VERSIONS = (1, 2)
 
 AT_ONCE_MAX = 500
 """Number of partitions up to which a response is encoded in one step."""
-
-_NOTHING = Result()
 
 
 async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices) -> frames.ResponseFrame:
@@ -62,7 +60,7 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
     member_id_error = member_id_mistake(request.member_id)
     checked_partitions = () if member_id_error else (*partitions, *services.coordinator.sessions.partitions_of(key))
     code, judged = await request_access(call, services, request.group_id, checked_partitions, batches)
-    if code != ErrorCode.NONE:
+    if code != NO_ERROR:
         return _refusal(call, code)
     if member_id_error or renewal_error:
         return _refusal(call, ErrorCode.INVALID_REQUEST, member_id_error or renewal_error)
@@ -119,10 +117,10 @@ async def _response(
     if fetching is not None:
         throttle_time_ms = fetching.throttle_time_ms
         for partition, result in fetching.results.items():
-            if session.include(partition, records=bool(result.acquired), error=result.error != ErrorCode.NONE):
+            if session.include(partition, records=bool(result.acquired), error=result.error != NO_ERROR):
                 results[partition] = result
     for partition in outcome:
-        results.setdefault(partition, _NOTHING)
+        results.setdefault(partition, NO_RECORDS)
     lock_duration_ms = round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000)
     if len(results) > AT_ONCE_MAX or _has_errors(results, outcome, batches):
         response = await _with_errors(call, services, results, outcome, batches)
@@ -162,7 +160,7 @@ async def _with_errors(
     topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
     hints = []
     for partition, result in results.items():
-        code = outcome.get(partition, ErrorCode.NONE)
+        code = outcome.get(partition, NO_ERROR)
         hint = leader_hint(services, partition, result.error or code) if result.error or code else NO_HINT
         hints.append(hint)
         entry = _entry(partition.partition, result, code, hint)
@@ -202,7 +200,7 @@ async def interrupted(call: Call[messages.ShareFetchRequest], _reason: str) -> m
     message = messages.ShareFetchResponse
 
     def entry(partition: int) -> messages.ShareFetchResponse.PartitionData:
-        return _entry(partition, Result(ErrorCode.NONE), ErrorCode.UNKNOWN_SERVER_ERROR, NO_HINT)
+        return _entry(partition, Result(NO_ERROR), ErrorCode.UNKNOWN_SERVER_ERROR, NO_HINT)
 
     topics = await without_outcome(call.message.topics, entry, message.ShareFetchableTopicResponse, call.work)
     return message(responses=topics) if topics else None

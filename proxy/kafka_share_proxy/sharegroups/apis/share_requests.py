@@ -31,7 +31,7 @@ from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.codec.primitives import Tags
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.messages import Message
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.redelivery_delay import APPLIED, delay_ms_in
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
@@ -83,7 +83,7 @@ async def partitions_in(
 
 def delay_tags(batches: Mapping[TopicIdPartition, AckBatches], partition: TopicIdPartition, code: ErrorCode) -> Tags:
     """Return the tagged fields of a partition in the response: they confirm named delays, where there are any."""
-    return APPLIED if code == ErrorCode.NONE and batches[partition].delays else ()
+    return APPLIED if code == NO_ERROR and batches[partition].delays else ()
 
 
 def member_id_mistake(member_id: str | None) -> str | None:

@@ -20,7 +20,7 @@ from kafka_share_proxy.sharegroups.model.sessions import SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_writes import Outcome
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 _Acknowledges: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeRequest"
@@ -62,10 +62,10 @@ class Acknowledging:
     def _count(self) -> None:
         """Count acknowledged records by type, even if no request waits for the outcome."""
         codes = self.write().result()
-        refused = {TopicIdPartition(*key[1:]) for key, code in codes.items() if code != ErrorCode.NONE}
+        refused = {TopicIdPartition(*key[1:]) for key, code in codes.items() if code != NO_ERROR}
         figures = self.services.figures.of(self.group_id)
         for partition, batches in self.batches.items():
-            if self.codes[partition] == ErrorCode.NONE and partition not in refused:
+            if self.codes[partition] == NO_ERROR and partition not in refused:
                 figures.acknowledge(batches)
 
     async def write_before_fetch(self, max_records: int, *, is_far: bool) -> bool:
@@ -119,7 +119,7 @@ def decide(
     renew_allowed = call.version >= 2 and call.message.is_renew_ack
     for partition, acks in batches.items():
         topic, code = judged[partition.topic_id]
-        if topic is not None and code == ErrorCode.NONE:
+        if topic is not None and code == NO_ERROR:
             code = judge_partition(topic, partition.partition, session.node_id)
         codes[partition] = _decide(services, session, partition, acks, renew_allowed, code, changes)
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
@@ -139,14 +139,13 @@ def _decide(
 
     `refusal`: the error if this node does not lead the partition or the client may not read it.
     """
-    key = ShareKey(session.group_id, partition.topic_id, partition.partition)
-    share = services.coordinator.share(key)
-    is_elsewhere = share is None or refusal != ErrorCode.NONE or share.node_id != session.node_id
+    share = services.coordinator.share_of(session.group_id, partition)
+    is_elsewhere = share is None or refusal != NO_ERROR or share.node_id != session.node_id
     if named_delays_mistake(acks.delays) or (is_elsewhere and check_shape(acks, renew_allowed)):
         return ErrorCode.INVALID_REQUEST
     if share is not None and is_elsewhere:
-        follow_leader(services, key)
-    if refusal != ErrorCode.NONE:
+        follow_leader(services, share.key)
+    if refusal != NO_ERROR:
         return refusal
     if share is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nothing was ever acquired from it here
@@ -154,7 +153,7 @@ def _decide(
     bound = services.options.renewal_bound(session.group_id) if renew_allowed else None
     decided = share.partition.decide_acknowledge(session.member_id, acks, renew_allowed, settings, now, bound)
     if renew_allowed and services.audit is not None:
-        services.audit.renewed(key)
+        services.audit.renewed(share.key)
     if isinstance(decided, Refusal):
         if decided.by_bound:
             _note_refused_renewal(services, session, partition, decided)
@@ -162,8 +161,8 @@ def _decide(
     if decided.changes:
         if acks.delays:
             services.coordinator.queue_of(share).name_delays(decided, acks.delays, now)
-        changes.append((key, decided))
-    return ErrorCode.NONE
+        changes.append((share.key, decided))
+    return NO_ERROR
 
 
 def _note_refused_renewal(

@@ -15,12 +15,20 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, ReadPartition, UpstreamFetch
 from kafka_share_proxy.sharegroups.fetch.head_reads import Reservation, ShareChunk
-from kafka_share_proxy.sharegroups.fetch.session_survey import MissingHead, Ready, Result, ShareFetching, Survey, refuse
+from kafka_share_proxy.sharegroups.fetch.session_survey import (
+    NO_RECORDS,
+    MissingHead,
+    Ready,
+    Result,
+    ShareFetching,
+    Survey,
+    refuse,
+)
 from kafka_share_proxy.sharegroups.fetch.start_offsets import confirm_range
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_BYTES_MIN, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.records.batches import first_from
 from kafka_share_proxy.wire.records.order_keys import REQUESTED
 from kafka_share_proxy.wire.values import TopicIdPartition
@@ -117,7 +125,7 @@ class HeadFetch(UpstreamFetch):
         try:
             for partition in partitions:
                 self._store(partition)
-            if self.error_code != ErrorCode.NONE:
+            if self.error_code != NO_ERROR:
                 self.errors = dict.fromkeys(self._reservations, ErrorCode.of(self.error_code))
         finally:
             took_s = self._services.timers.now() - self._started_at
@@ -183,13 +191,13 @@ async def absorb(fetching: ShareFetching, head_fetch: HeadFetch) -> None:
     fetching.throttle_time_ms = max(fetching.throttle_time_ms, head_fetch.throttle_time_ms)
     for partition in fetching.order:
         if head_fetch.covers(partition) and partition not in head_fetch.errors:
-            fetching.results.setdefault(partition, Result())
+            fetching.results.setdefault(partition, NO_RECORDS)
     errors = {partition: code for partition, code in head_fetch.errors.items() if partition in fetching.order}
     out_of_range = [partition for partition, code in errors.items() if code == ErrorCode.OFFSET_OUT_OF_RANGE]
     if out_of_range:
         refused = await confirm_range(fetching.connection, fetching.services, fetching.group_id, out_of_range)
         for partition in out_of_range:
-            fetching.results.setdefault(partition, Result())
+            fetching.results.setdefault(partition, NO_RECORDS)
             if not fetching.may_retry(partition):
                 refused.setdefault(partition, ErrorCode.OFFSET_NOT_AVAILABLE)
             errors.pop(partition)
@@ -212,7 +220,7 @@ def acquire(fetching: ShareFetching, survey: Survey, *, may_read_ahead: bool) ->
     for index, ready in enumerate(ready_partitions):
         if records_remaining <= 0 or bytes_remaining <= 0 or ranges >= RANGES_MAX:
             break
-        results.setdefault(ready.partition, Result())
+        results.setdefault(ready.partition, NO_RECORDS)
         result = _acquire_from(
             fetching,
             ready,
@@ -251,7 +259,7 @@ def _acquire_from(
     """Acquire from one chunk. None if nothing was acquired. All of its records may have been aborted."""
     services, chunk, request = fetching.services, ready.chunk, fetching.request
     partition = ready.share.partition
-    key = ShareKey(fetching.group_id, *ready.partition)
+    key = ready.share.key
     if services.coordinator.share(key) is not ready.share or partition.next_fetch_offset() != ready.offset:
         return None  # the state has changed since the survey
     if partition.needs_keys and chunk.keys is None:

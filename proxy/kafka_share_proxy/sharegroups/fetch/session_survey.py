@@ -22,7 +22,7 @@ from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.definitions import messages
-from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 SURVEYED_AT_ONCE = 500
@@ -78,10 +78,13 @@ def client_code(code: ErrorCode) -> ErrorCode:
 class Result:
     """Contents of one partition's entry in the response."""
 
-    error: ErrorCode = ErrorCode.NONE
+    error: ErrorCode = NO_ERROR
     records: RecordsSlice = b""
     acquired: Sequence[AcquiredRange] = ()
 
+
+NO_RECORDS = Result()
+"""Entry of a partition without records and without an error."""
 
 Results = dict[TopicIdPartition, Result]
 
@@ -142,6 +145,7 @@ class ShareFetching:
     work: Work
     services: ShareServices
     session: Session
+    group_id: str
     order: tuple[TopicIdPartition, ...]
     """Partitions in the session's rotation."""
     judged: JudgedTopics
@@ -159,10 +163,6 @@ class ShareFetching:
     reports_leader: bool = False
     """True if the client must learn of another leader now instead of after its wait."""
     was_refused_memory: bool = False
-
-    @property
-    def group_id(self) -> str:
-        return self.session.key.group_id
 
     @property
     def is_ordered(self) -> bool:
@@ -193,6 +193,7 @@ def begin(
         work=call.work,
         services=services,
         session=session,
+        group_id=session.key.group_id,
         order=session.rotated(),
         judged=judged,
         holder=holder_of(call.connection),
@@ -260,12 +261,11 @@ async def survey(
         topic, code = judged[topic_id]
         if topic is not None and not code:
             code = judge_partition(topic, number, connection.node_id)
-        key = ShareKey(group_id, topic_id, number)
         if topic is None or code:
             results[partition] = Result(error=client_code(code))
-            follow_leader(services, key)
+            follow_leader(services, ShareKey(group_id, *partition))
         else:
-            _survey_one(surveyed, connection, services, partition, key, topic.leaders[number].epoch, holder)
+            _survey_one(surveyed, connection, services, group_id, partition, topic.leaders[number].epoch, holder)
         if work is not AT_ONCE:
             await work.step()
     return surveyed
@@ -275,22 +275,22 @@ def _survey_one(
     surveyed: Survey,
     connection: Connection,
     services: ShareServices,
+    group_id: str,
     partition: TopicIdPartition,
-    key: ShareKey,
     leader_epoch: int,
     holder: int,
 ) -> None:
-    share = services.coordinator.share(key)
+    share = services.coordinator.share_of(group_id, partition)
     if share is None:
         surveyed.unstarted.append(partition)
         return
     if share.node_id != connection.node_id:
-        follow_leader(services, key)
-    settings = services.coordinator.settings(key.group_id)
-    if not share.partition.can_acquire(settings):
+        follow_leader(services, share.key)
+    settings = services.coordinator.settings(group_id)
+    offset = share.partition.acquirable_from(settings)
+    if offset is None:
         return
-    offset = share.partition.next_fetch_offset()
-    cached = ReadKey(key.topic_id, key.partition, settings.read_committed, holder)
+    cached = ReadKey(*partition, settings.read_committed, holder)
     chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
     if chunk is not None:
         surveyed.ready.append(Ready(partition, share, offset, chunk))
@@ -344,6 +344,6 @@ async def refuse(fetching: ShareFetching, errors: Mapping[TopicIdPartition, Erro
         await refresh(connection, services, outdated)
     for partition, code in errors.items():
         judged = judge(connection, services, partition)
-        if judged == ErrorCode.NONE and code in METADATA_IS_STALE and fetching.may_retry(partition):
+        if judged == NO_ERROR and code in METADATA_IS_STALE and fetching.may_retry(partition):
             continue
         fetching.results[partition] = Result(error=client_code(judged or code))

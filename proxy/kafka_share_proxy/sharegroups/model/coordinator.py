@@ -58,6 +58,7 @@ class ShareKey(NamedTuple):
 class Share:
     """A loaded share partition."""
 
+    key: ShareKey
     partition: SharePartition
     node_id: int
     """Node id of the leader whose clients hold its locks."""
@@ -91,6 +92,8 @@ class Share:
         self.read_bytes = min(self.read_bytes, bytes_max)
         return self.read_bytes
 
+
+_NO_GROUPS: Mapping[str, Share] = {}
 
 Change = tuple[ShareKey, Transition]
 """A decided change of a share partition, to be written and then applied."""
@@ -211,6 +214,14 @@ class ShareCoordinator:
         share = self._shares.get(key)
         if share is None:
             return self._load(key)
+        share.used = True
+        return share
+
+    def share_of(self, group_id: str, partition: TopicIdPartition) -> Share | None:
+        """Return a share partition as `share` does. A loaded one needs no key for it."""
+        share = self._groups_of.get(partition, _NO_GROUPS).get(group_id)
+        if share is None:
+            return self._load(ShareKey(group_id, *partition))
         share.used = True
         return share
 
@@ -345,7 +356,7 @@ class ShareCoordinator:
         self.rest(key, value)
 
     def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
-        return self._groups_of.get(TopicIdPartition(topic_id, partition), {})
+        return self._groups_of.get(TopicIdPartition(topic_id, partition), _NO_GROUPS)
 
     def lowest_kept_from(self, topic_id: bytes, partition: int, read_committed: bool, offset: int) -> int:
         """Return the lowest next offset of the groups with this isolation level, at most `offset`."""
@@ -361,7 +372,7 @@ class ShareCoordinator:
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         self._resting.take(*key)
         partition = self._of_settings_class(key, partition)
-        share = Share(self._bounded(key, partition), node_id)
+        share = Share(key, self._bounded(key, partition), node_id)
         self._shares[key] = share
         self._loaded.setdefault(key.group_id, {})[key] = None
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share

@@ -154,11 +154,14 @@ class SharePartition(Window):
 
     # Reading.
 
-    def can_acquire(self, settings: PartitionSettings) -> bool:
-        """Return True if an offset is free, or if the window may grow (sharegroups/README.md rule 28)."""
-        return settings.max_record_locks != NOTHING_ACQUIRED and (
-            self.next_fetch_offset() <= self.end_offset or self.room(settings.max_record_locks) > 0
-        )
+    def acquirable_from(self, settings: PartitionSettings) -> int | None:
+        """Return the offset of the next read. None if no offset is free and the window may not grow
+        (sharegroups/README.md rule 28).
+        """
+        if settings.max_record_locks == NOTHING_ACQUIRED:
+            return None
+        offset = self.next_fetch_offset()
+        return offset if offset <= self.end_offset or self.room(settings.max_record_locks) > 0 else None
 
     def acquire(
         self,

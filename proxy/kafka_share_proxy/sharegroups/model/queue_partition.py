@@ -117,13 +117,15 @@ class QueuePartition(SharePartition):
         free = super().next_fetch_offset()
         return free if self.order is None else min(free, max(self.order.known_to, self.start_offset))
 
-    def can_acquire(self, settings: PartitionSettings) -> bool:
+    def acquirable_from(self, settings: PartitionSettings) -> int | None:
         """See SharePartition. With key order a blocked window grows up to `share.ordering.scan.records`."""
         if self.order is None:
-            return super().can_acquire(settings)
-        return self.order.locked < settings.max_record_locks and (
-            self.next_fetch_offset() < self.order.known_to or self.order.known_to <= self._scan_to(self.order)
+            return super().acquirable_from(settings)
+        offset = self.next_fetch_offset()
+        may_acquire = self.order.locked < settings.max_record_locks and (
+            offset < self.order.known_to or self.order.known_to <= self._scan_to(self.order)
         )
+        return offset if may_acquire else None
 
     def room(self, max_record_locks: int) -> int:
         return super().room(max_record_locks) if self.order is None else max_record_locks - self.order.locked

@@ -119,7 +119,7 @@ class Engine:
         partition = self.partition
         # Kafka's end offset of an empty window is the start offset itself.
         end_offset = partition.end_offset if partition.runs else partition.start_offset
-        can_acquire = str(partition.can_acquire(self.settings)).lower()
+        can_acquire = str(partition.acquirable_from(self.settings) is not None).lower()
         out = [f"ok {partition.start_offset} {end_offset} {partition.next_fetch_offset()} {can_acquire}"]
         for run in partition.runs:
             if run.state != UNREAD:
@@ -261,7 +261,7 @@ class Story:
         partition = self.engine.partition
         offset = partition.next_fetch_offset()
         batches = [batch for batch in self.log if batch.last_offset >= offset][: self.number(1, 4)]
-        if batches and partition.can_acquire(self.engine.settings):
+        if batches and partition.acquirable_from(self.engine.settings) is not None:
             log = ",".join(f"{batch.base_offset}:{batch.last_offset}" for batch in batches)
             member, exact = self.random.choice(("ann", "bob")), int(self.number(1, 3) == 1)
             self.tell(f"acquire {member} {exact} {self.number(1, 6)} {self.number(1, 12)} {offset} {log}")

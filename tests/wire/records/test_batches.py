@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -208,30 +209,87 @@ def test_an_emptied_marker_ends_nothing() -> None:
     assert ranges(log, [Aborted(1, 0)]) == [(0, 0), (2, 2)]
 
 
-@needs_c
+TABLES = [pytest.param(batches._PythonRows, id="python")]
+if batches.KERNEL == "c":
+    TABLES.append(pytest.param(batches._batches.Rows, id="c"))
+
+
+@pytest.mark.parametrize("table_class", TABLES)
 @pytest.mark.parametrize("seed", range(20))
-def test_a_search_for_an_offset_finds_the_row_that_the_python_fallback_finds(seed: int) -> None:
+def test_a_table_is_searched_like_a_list_of_its_batches(table_class: type[Any], seed: int) -> None:
     """Any rows, slices of them, and offsets beyond 64 bits."""
     chance = random.Random(seed)
     whole, _ = split_complete(any_log(seed, chance.randrange(40)))
     begin, end = sorted(chance.choices(range(len(whole) + 1), k=2))
-    rows = whole[begin:end]
+    rows, listed = table_class(whole.rows)[begin:end], list(whole)[begin:end]
     offsets = [chance.randrange(-1, 120) for _ in range(30)] + [1 << 63, (1 << 63) - 1, -(1 << 63), -(1 << 63) - 1]
     for offset in offsets:
         low = chance.randrange(len(rows) + 1)
-        assert batches.first_from(rows, offset, low) == batches.first_from(list(rows), offset, low)
-        assert batches.first_to(rows, offset) == batches.first_to(list(rows), offset)
-        for column in (0, 8):
-            arguments = (whole.rows, column, offset, begin, end)
-            assert batches._batches.search(*arguments) == batches._python_search(*arguments)
+        assert rows.first_from(offset, low) == batches.first_from(listed, offset, low)
+        assert rows.first_from(offset) == batches.first_from(listed, offset)
+        assert rows.first_to(offset) == batches.first_to(listed, offset)
+    assert batches.first_from(whole, 50, 0) == batches.first_from(list(whole), 50, 0)
+    assert batches.first_to(whole, 50) == batches.first_to(list(whole), 50)
 
 
-@pytest.mark.parametrize(
-    ("column", "low", "high"), [(-1, 0, 1), (45, 0, 1), (0, -1, 1), (0, 2, 1), (0, 0, 4), (0, 0, 1 << 40)]
-)
-def test_a_search_outside_the_table_is_refused(column: int, low: int, high: int) -> None:
-    rows = bytes(3 * batches.ROW.size)
-    searches = [batches._python_search, *([batches._batches.search] if batches.KERNEL == "c" else [])]
-    for search in searches:
-        with pytest.raises(ValueError, match="outside the table"):
-            search(rows, column, 0, low, high)
+@pytest.mark.parametrize("table_class", TABLES)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_table_has_the_items_slices_and_positions_of_a_list(table_class: type[Any], seed: int) -> None:
+    chance = random.Random(seed)
+    whole, _ = split_complete(any_log(seed, chance.randrange(1, 40)))
+    rows, listed = table_class(whole.rows), list(whole)
+    for _ in range(3):
+        begin, end = (chance.choice((None, chance.randrange(-45, 45))) for _ in range(2))
+        rows, listed = rows[begin:end], listed[begin:end]
+        assert len(rows) == len(listed)
+        assert type(rows) is table_class
+        assert rows.rows == b"".join(batches.ROW.pack(*batch) for batch in listed)
+        for index in range(-len(listed), len(listed)):
+            assert rows[index] == listed[index]
+            assert type(rows[index]) is Batch
+        ends = [batch.position for batch in listed] + [batch.position + batch.size for batch in listed[-1:]]
+        assert [rows.position(index) for index in range(len(ends))] == ends
+        for index in (-len(listed) - 1, len(listed), 1 << 70):
+            with pytest.raises(IndexError):
+                rows[index]
+        for index in (-1, len(listed) + 1):
+            with pytest.raises(IndexError):
+                rows.position(index)
+    with pytest.raises(ValueError, match="no other order"):
+        rows[::2]
+    with pytest.raises(TypeError):
+        rows["0"]
+
+
+@pytest.mark.parametrize("table_class", TABLES)
+@pytest.mark.parametrize("low", [-1, 4, 1 << 40])
+def test_a_search_outside_the_table_is_refused(table_class: type[Any], low: int) -> None:
+    with pytest.raises(ValueError, match="outside the table"):
+        table_class(bytes(3 * batches.ROW.size)).first_from(0, low)
+
+
+@needs_c
+@pytest.mark.parametrize("bad_arguments", [(), (1,), ("rows",), (bytearray(52),), (b"", 1), (None,)])
+def test_the_extension_makes_a_table_only_of_bytes(bad_arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError):
+        batches._batches.Rows(*bad_arguments)
+
+
+@needs_c
+def test_a_table_keeps_its_rows_only_as_long_as_it_lives() -> None:
+    rows = bytes(52 * 3)
+    before = sys.getrefcount(rows)
+    table_of_rows = BatchTable(rows)
+    slices = [table_of_rows[index:] for index in range(3)]
+    assert sys.getrefcount(rows) == before + 4
+    del table_of_rows, slices
+    assert sys.getrefcount(rows) == before
+
+
+def test_a_table_is_a_sequence() -> None:
+    whole, _ = split_complete(any_log(5, 9))
+    listed = list(whole)
+    assert isinstance(whole, Sequence)
+    assert listed[4] in whole
+    assert whole.index(listed[4]) == 4
+    assert list(reversed(whole)) == listed[::-1]

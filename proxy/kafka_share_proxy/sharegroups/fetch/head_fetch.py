@@ -29,7 +29,6 @@ from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_B
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
-from kafka_share_proxy.wire.records.batches import first_from
 from kafka_share_proxy.wire.records.order_keys import REQUESTED
 from kafka_share_proxy.wire.values import TopicIdPartition
 
@@ -297,13 +296,13 @@ def _acquire_from(
 
 def _offered_batches(ready: Ready, max_records: int, max_bytes: int) -> tuple[int, int]:
     """Return the range of batches to offer: as many as max_records could need, within max_bytes."""
-    chunk = ready.chunk
-    begin = chunk.index_of(ready.offset)
+    batches = ready.chunk.batches
+    begin = batches.first_to(ready.offset)
     offset_limit = max(ready.offset, ready.share.partition.end_offset + 1) + max_records
-    end = first_from(chunk.batches, offset_limit + 1, begin)
-    limit = chunk.position(begin) + max_bytes
-    if chunk.position(end) > limit:
-        end = bisect_right(range(end), limit, lo=begin, key=lambda index: chunk.position(index + 1))
+    end = batches.first_from(offset_limit + 1, begin)
+    limit = batches.position(begin) + max_bytes
+    if batches.position(end) > limit:
+        end = bisect_right(range(end), limit, lo=begin, key=lambda index: batches.position(index + 1))
     return begin, end
 
 

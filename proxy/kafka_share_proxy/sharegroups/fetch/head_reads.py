@@ -49,16 +49,13 @@ class ShareChunk(Chunk):
             self._undelivered = sorted([*self.aborted, *self.batches.marker_ranges()])
         return self._undelivered
 
-    def position(self, index: int) -> int:
-        """Return where the batch at `index` begins, or for the number of batches where the last one ends."""
-        return self.batches.position(index) if index < len(self.batches) else self._end
-
     def bytes_from(self, index: int) -> int:
         """Return the bytes of the batches from `index` on."""
-        return self._end - self.position(index)
+        return self._end - self.batches.position(index)
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
-        return self.records[self.position(first) : self.position(last + 1)]
+        position = self.batches.position
+        return self.records[position(first) : position(last + 1)]
 
     def dropped(self) -> None:
         if isinstance(self.records, FarRecords):

@@ -15,7 +15,7 @@
 #error "rows have little-endian numbers: use the Python fallback"
 #endif
 
-enum { VERSION = 2, LOG_OVERHEAD = 12, MAGIC_AT = 16, HEADER = 61, ROW = 52, MASK_OLD = 0x0F, COMPRESSED = 0x07 };
+enum { VERSION = 3, LOG_OVERHEAD = 12, MAGIC_AT = 16, HEADER = 61, ROW = 52, MASK_OLD = 0x0F, COMPRESSED = 0x07 };
 enum { TRANSACTIONAL = 0x10, CONTROL = 0x20 };
 enum { KEPT = 0, ABORTED = 1, MARKER = 2 };
 
@@ -211,37 +211,170 @@ static PyObject *count_records(PyObject *module, PyObject *rows) {
     return PyLong_FromLongLong(sum);
 }
 
-PyDoc_STRVAR(search_doc, "search(rows, column, offset, low, high) -> int: first row of low..high with at least this offset");
+/* ---- a table ---- */
 
-static PyObject *search(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    (void)module;
-    char *rows;
-    Py_ssize_t size;
-    if (count != 5) return PyErr_Format(PyExc_TypeError, "search takes 5 arguments, not %zd", count);
-    if (PyBytes_AsStringAndSize(args[0], &rows, &size) < 0) return NULL;
+/* Rows `first` to `last` of `bytes`, which may be those of several tables. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *bytes;
+    const uint8_t *rows;
+    Py_ssize_t first, last;
+} Rows;
+
+static PyObject *batch_class;
+static newfunc new_tuple;
+
+/* Return a table of the class `type`. It may be a class of Python that inherits from Rows. */
+static PyObject *new_rows(PyTypeObject *type, PyObject *bytes, Py_ssize_t first, Py_ssize_t last) {
+    Rows *self = (Rows *)PyType_GenericAlloc(type, 0);
+    if (!self) return NULL;
+    self->bytes = Py_NewRef(bytes);
+    self->rows = (const uint8_t *)PyBytes_AsString(bytes);
+    self->first = first;
+    self->last = last;
+    return (PyObject *)self;
+}
+
+static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *names) {
+    (void)names;
+    PyObject *bytes;
+    if (!PyArg_ParseTuple(args, "S", &bytes)) return NULL;
+    const Py_ssize_t size = PyBytes_Size(bytes);
+    if (size % ROW) return PyErr_Format(PyExc_ValueError, "%zd bytes are no rows of %d bytes", size, ROW);
+    return new_rows(type, bytes, 0, size / ROW);
+}
+
+static void rows_free(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    Py_XDECREF(((Rows *)object)->bytes);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t rows_length(PyObject *object) { return ((Rows *)object)->last - ((Rows *)object)->first; }
+
+/* Return a Batch. */
+static PyObject *batch_of(const uint8_t *row) {
+    int16_t attributes;
+    memcpy(&attributes, row + ATTRIBUTES, 2);
+    PyObject *fields = Py_BuildValue("((LLLLIIiiii))", (long long)get64(row, BASE), (long long)get64(row, LAST),
+        (long long)get64(row, TIMESTAMP), (long long)get64(row, PRODUCER), (unsigned)get32(row, POSITION),
+        (unsigned)get32(row, SIZE), get32(row, EPOCH), get32(row, COUNT), attributes, (int8_t)row[MAGIC]);
+    PyObject *batch = fields ? new_tuple((PyTypeObject *)batch_class, fields, NULL) : NULL;
+    Py_XDECREF(fields);
+    return batch;
+}
+
+static PyObject *rows_item(PyObject *object, PyObject *key) {
+    const Rows *self = (Rows *)object;
+    Py_ssize_t start, stop, step;
+    if (!PySlice_Check(key)) {
+        const Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
+        if (index == -1 && PyErr_Occurred()) return NULL;
+        const Py_ssize_t at = index + (index < 0 ? self->last : self->first);
+        if (at < self->first || at >= self->last) return PyErr_Format(PyExc_IndexError, "%zd", index);
+        return batch_of(self->rows + at * ROW);
+    }
+    if (PySlice_Unpack(key, &start, &stop, &step) < 0) return NULL;
+    if (step != 1) return PyErr_Format(PyExc_ValueError, "a table of batches has no other order");
+    const Py_ssize_t count = PySlice_AdjustIndices(rows_length(object), &start, &stop, step);
+    return new_rows(Py_TYPE(object), self->bytes, self->first + start, self->first + start + count);
+}
+
+/* Return the first index, from `low` on, with at least this offset at byte `column` of its row. */
+static PyObject *search(PyObject *object, int column, PyObject *offset_wanted, PyObject *from) {
+    const Rows *self = (Rows *)object;
     int is_beyond;
-    const int64_t offset = PyLong_AsLongLongAndOverflow(args[2], &is_beyond);
-    const Py_ssize_t column = PyLong_AsSsize_t(args[1]), high = PyLong_AsSsize_t(args[4]);
-    Py_ssize_t low = PyLong_AsSsize_t(args[3]);
+    const int64_t offset = PyLong_AsLongLongAndOverflow(offset_wanted, &is_beyond);
+    Py_ssize_t low = from ? PyLong_AsSsize_t(from) : 0;
     if (PyErr_Occurred()) return NULL;
-    if (low < 0 || low > high || high > size / ROW || column < 0 || column > ROW - 8)
-        return PyErr_Format(PyExc_ValueError, "rows or a column outside the table");
-    for (Py_ssize_t end = is_beyond < 0 ? low : high; low < end;) {
+    if (low < 0 || low > rows_length(object)) return PyErr_Format(PyExc_ValueError, "a search outside the table");
+    const uint8_t *rows = self->rows + self->first * ROW + column;
+    for (Py_ssize_t end = is_beyond < 0 ? low : rows_length(object); low < end;) {
         const Py_ssize_t middle = low + (end - low) / 2;
-        if (is_beyond || get64((const uint8_t *)rows + middle * ROW, (int)column) < offset) low = middle + 1;
+        if (is_beyond || get64(rows + middle * ROW, 0) < offset) low = middle + 1;
         else end = middle;
     }
     return PyLong_FromSsize_t(low);
 }
 
-static int prepare(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
+PyDoc_STRVAR(first_from_doc, "first_from(offset, low=0) -> int: first batch, from `low` on, that begins at or after the offset");
+
+static PyObject *first_from(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+    if (count != 1 && count != 2) return PyErr_Format(PyExc_TypeError, "first_from takes 1 or 2 arguments, not %zd", count);
+    return search(object, BASE, args[0], count == 2 ? args[1] : NULL);
+}
+
+PyDoc_STRVAR(first_to_doc, "first_to(offset) -> int: first batch that ends at or after the offset");
+
+static PyObject *first_to(PyObject *object, PyObject *offset) { return search(object, LAST, offset, NULL); }
+
+PyDoc_STRVAR(position_doc, "position(index) -> int: where the batch begins; for the number of batches: where the last one ends");
+
+static PyObject *position(PyObject *object, PyObject *number) {
+    const Rows *self = (Rows *)object;
+    const Py_ssize_t index = PyLong_AsSsize_t(number), count = rows_length(object);
+    if (index == -1 && PyErr_Occurred()) return NULL;
+    if (index < 0 || index > count || !count) return PyErr_Format(PyExc_IndexError, "%zd", index);
+    const uint8_t *row = self->rows + (self->first + index - (index == count)) * ROW;
+    const uint32_t begin = (uint32_t)get32(row, POSITION), size = index == count ? (uint32_t)get32(row, SIZE) : 0;
+    return PyLong_FromUnsignedLongLong((unsigned long long)begin + size);
+}
+
+static PyObject *rows_bytes(PyObject *object, void *nothing) {
+    (void)nothing;
+    const Rows *self = (Rows *)object;
+    if (!self->first && self->last * ROW == PyBytes_Size(self->bytes)) return Py_NewRef(self->bytes);
+    return PyBytes_FromStringAndSize((const char *)self->rows + self->first * ROW, rows_length(object) * ROW);
+}
+
+static PyMethodDef rows_methods[] = {
+    {"first_from", (PyCFunction)(void (*)(void))first_from, METH_FASTCALL, first_from_doc},
+    {"first_to", first_to, METH_O, first_to_doc},
+    {"position", position, METH_O, position_doc},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef rows_getters[] = {{"rows", rows_bytes, NULL, "Contiguous bytes of the rows.", NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot rows_slots[] = {
+    {Py_tp_doc, "Rows(rows): a table of batches; raises ValueError if the bytes are no rows."},
+    {Py_tp_new, rows_new},
+    {Py_tp_dealloc, rows_free},
+    {Py_mp_length, rows_length},
+    {Py_sq_length, rows_length},
+    {Py_mp_subscript, rows_item},
+    {Py_tp_methods, rows_methods},
+    {Py_tp_getset, rows_getters},
+    {0, NULL},
+};
+static PyType_Spec rows_spec = {
+    "kafka_share_proxy.wire.records._batches.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, rows_slots
+};
+
+PyDoc_STRVAR(return_items_doc, "return_items_as(batch_class): the subclass of tuple of which the items of all tables are");
+
+static PyObject *return_items_as(PyObject *module, PyObject *type) {
+    (void)module;
+    PyObject *before = batch_class;
+    batch_class = Py_NewRef(type);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+static int prepare(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&rows_spec);
+    if (!type) return -1;
+    new_tuple = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    const int failed = PyModule_AddObjectRef(module, "Rows", type);
+    Py_DECREF(type);
+    return failed ? -1 : PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
 
 static PyMethodDef functions[] = {
     {"walk", (PyCFunction)(void (*)(void))walk, METH_FASTCALL, walk_doc},
     {"fates", (PyCFunction)(void (*)(void))fates, METH_FASTCALL, fates_doc},
     {"ranges", (PyCFunction)(void (*)(void))ranges, METH_FASTCALL, ranges_doc},
     {"count", count_records, METH_O, count_doc},
-    {"search", (PyCFunction)(void (*)(void))search, METH_FASTCALL, search_doc},
+    {"return_items_as", return_items_as, METH_O, return_items_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -250,7 +383,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)prepare}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "kafka_share_proxy.wire.records._batches",
-    .m_doc = "Headers of record batches, as rows.",
+    .m_doc = "Headers of record batches, as rows of a table.",
     .m_methods = functions,
     .m_slots = slots,
 };

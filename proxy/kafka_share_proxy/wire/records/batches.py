@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from struct import Struct
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, Protocol, Self, overload
 
 from kafka_share_proxy.wire import kernels
 from kafka_share_proxy.wire.errors import RemoteProtocolError
@@ -23,7 +23,7 @@ try:
 except ImportError:  # no compiler was available at installation
     _batches = None  # type: ignore[assignment]
 
-BUILT_VERSION = 2
+BUILT_VERSION = 3
 """`VERSION` of the extension that matches this file. An older one is not used."""
 
 ROW = Struct("<qqqqIIiihbx")
@@ -36,7 +36,6 @@ _ONLY_MARKERS = bytes.maketrans(bytes((ABORTED, MARKER)), bytes((KEPT, ABORTED))
 _BASE_AT, _LAST_AT, _ATTRIBUTES_AT, _MAGIC_AT = 0, 8, 48, 50
 """Byte positions in a row."""
 _OFFSET = Struct("<q")
-_POSITION, _POSITION_AT = Struct("<I"), 32
 _TRANSACTION = Struct("<qq")
 
 
@@ -81,19 +80,25 @@ class AbortedTransaction(Protocol):
     first_offset: int
 
 
-class BatchTable(Sequence[Batch]):
-    """Batches by ascending offset. A slice is a BatchTable too."""
+class _PythonRows:
+    """Python fallback of the extension's `Rows`: rows `first` to `last` of bytes that tables may share."""
 
-    __slots__ = ("_first", "_last", "_rows")
+    __slots__ = ("_bytes", "_first", "_last")
+    _bytes: bytes
+    _first: int
+    _last: int
 
-    def __init__(self, rows: bytes = b"", first: int = 0, last: int | None = None) -> None:
-        """Raises RemoteProtocolError if the bytes are not rows."""
-        count, rest = divmod(len(rows), ROW.size)
-        if rest:
-            raise RemoteProtocolError(f"{len(rows)} bytes are no rows of {ROW.size} bytes")
-        self._rows = rows
-        self._first = first
-        self._last = count if last is None else last
+    def __new__(cls, rows: bytes) -> Self:
+        """Raises ValueError if the bytes are not rows."""
+        if len(rows) % ROW.size:
+            raise ValueError(f"{len(rows)} bytes are no rows of {ROW.size} bytes")
+        return cls._of(rows, 0, len(rows) // ROW.size)
+
+    @classmethod
+    def _of(cls, rows: bytes, first: int, last: int) -> Self:
+        self = object.__new__(cls)
+        self._bytes, self._first, self._last = rows, first, last
+        return self
 
     def __len__(self) -> int:
         return self._last - self._first
@@ -101,31 +106,71 @@ class BatchTable(Sequence[Batch]):
     @overload
     def __getitem__(self, index: int) -> Batch: ...
     @overload
-    def __getitem__(self, index: slice) -> BatchTable: ...
-    def __getitem__(self, index: int | slice) -> Batch | BatchTable:
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Batch | Self:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
                 raise ValueError("a table of batches has no other order")
-            return BatchTable(self._rows, self._first + start, self._first + max(start, stop))
+            return self._of(self._bytes, self._first + start, self._first + max(start, stop))
         at = index + (self._last if index < 0 else self._first)
         if not self._first <= at < self._last:
             raise IndexError(index)
-        return _new_tuple(Batch, ROW.unpack_from(self._rows, at * ROW.size))
+        return Batch._make(ROW.unpack_from(self._bytes, at * ROW.size))
 
-    def __iter__(self) -> Iterator[Batch]:
-        return map(Batch._make, ROW.iter_unpack(self._rows[self._first * ROW.size : self._last * ROW.size]))
+    def first_from(self, offset: int, low: int = 0) -> int:
+        """Return the index of the first batch, from `low` on, that begins at or after the offset."""
+        return self._search(_BASE_AT, offset, low)
+
+    def first_to(self, offset: int) -> int:
+        """Return the index of the first batch that ends at or after the offset."""
+        return self._search(_LAST_AT, offset, 0)
+
+    def _search(self, column: int, offset: int, low: int) -> int:
+        if not 0 <= low <= len(self):
+            raise ValueError("a search outside the table")
+        at = self._first * ROW.size + column
+        return bisect_left(
+            range(len(self)),
+            offset,
+            lo=low,
+            key=lambda index: _OFFSET.unpack_from(self._bytes, at + index * ROW.size)[0],
+        )
 
     def position(self, index: int) -> int:
-        """Return the position of the batch at `index`, which is not negative, without creating a `Batch`."""
-        return _POSITION.unpack_from(self._rows, (self._first + index) * ROW.size + _POSITION_AT)[0]  # type: ignore[no-any-return]
+        """Return where the batch at `index` begins, or for the number of batches where the last one ends."""
+        if not 0 <= index <= len(self) or not len(self):
+            raise IndexError(index)
+        batch = self[index - 1] if index == len(self) else self[index]
+        return batch.position + (batch.size if index == len(self) else 0)
 
     @property
     def rows(self) -> bytes:
         """Contiguous bytes of the rows."""
-        if self._first == 0 and self._last * ROW.size == len(self._rows):
-            return self._rows
-        return self._rows[self._first * ROW.size : self._last * ROW.size]
+        return self._bytes[self._first * ROW.size : self._last * ROW.size]
+
+
+KERNEL = kernels.choose("wire.records._batches", _batches, BUILT_VERSION)
+_Rows = _PythonRows
+if KERNEL == "c":
+    _batches.return_items_as(Batch)
+    _Rows = _batches.Rows  # type: ignore[misc,assignment]  # has the same methods
+
+
+class BatchTable(_Rows, Sequence[Batch]):
+    """Batches by ascending offset. A slice is a BatchTable too."""
+
+    __slots__ = ()
+
+    def __new__(cls, rows: bytes = b"") -> Self:
+        """Raises RemoteProtocolError if the bytes are not rows."""
+        try:
+            return super().__new__(cls, rows)
+        except ValueError as error:
+            raise RemoteProtocolError(str(error)) from error
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(Batch._make, ROW.iter_unpack(self.rows))
 
     @property
     def records_count(self) -> int:
@@ -174,16 +219,14 @@ def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int
 def first_from(batches: Sequence[BatchOffsets], offset: int, low: int = 0) -> int:
     """Return the index of the first batch, from `low` on, that begins at or after the offset."""
     if isinstance(batches, BatchTable):
-        first = batches._first
-        return _search(batches._rows, _BASE_AT, offset, first + low, batches._last) - first
+        return batches.first_from(offset, low)
     return bisect_left(batches, offset, lo=low, key=attrgetter("base_offset"))
 
 
 def first_to(batches: Sequence[BatchOffsets], offset: int) -> int:
     """Return the index of the first batch that ends at or after the offset."""
     if isinstance(batches, BatchTable):
-        first = batches._first
-        return _search(batches._rows, _LAST_AT, offset, first, batches._last) - first
+        return batches.first_to(offset)
     return bisect_left(batches, offset, key=attrgetter("last_offset"))
 
 
@@ -258,19 +301,8 @@ def _python_count(rows: bytes) -> int:
     return sum(batch.records_count for batch in BatchTable(rows))
 
 
-def _python_search(rows: bytes, column: int, offset: int, low: int, high: int) -> int:
-    if not 0 <= low <= high <= len(rows) // ROW.size or not 0 <= column <= ROW.size - _OFFSET.size:
-        raise ValueError("rows or a column outside the table")
-    return bisect_left(
-        range(high), offset, lo=low, key=lambda index: _OFFSET.unpack_from(rows, index * ROW.size + column)[0]
-    )
-
-
-KERNEL = kernels.choose("wire.records._batches", _batches, BUILT_VERSION)
 walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _python_walk
 """`split_complete` with rows instead of a table. Raises ValueError."""
 _fates = _batches.fates if KERNEL == "c" else _python_fates
 _ranges = _batches.ranges if KERNEL == "c" else _python_ranges
 _count = _batches.count if KERNEL == "c" else _python_count
-_search = _batches.search if KERNEL == "c" else _python_search
-_new_tuple: Callable[[type[Batch], tuple[Any, ...]], Batch] = tuple.__new__  # without the checks of Batch._make

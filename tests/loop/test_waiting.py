@@ -6,9 +6,23 @@ from collections.abc import Callable
 
 import pytest
 from kafka_share_proxy.loop.promise import Promise, Task
-from kafka_share_proxy.loop.waiting import SlicedWork, first_until, settled_within, wait_until
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.waiting import SlicedWork, end_of_iteration, first_until, settled_within, wait_until
 
 from tests.support.manual_timers import ManualTimers
+
+
+class Owner:
+    """Owner whose callbacks the reactor calls."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._reactor.call_on_behalf_of(self, callback)
+
+    def failed(self, error: Exception) -> None:
+        raise error
 
 
 @pytest.fixture
@@ -53,6 +67,26 @@ def test_failed_promise_ends_the_wait_without_an_exception(timers):
     failing.fail(ValueError("lost"))
     assert task.finished
     assert task.error is None
+
+
+def test_end_of_an_iteration_comes_after_the_calls_that_were_requested_before():
+    reactor, order = Reactor(), []
+    owner = Owner(reactor)
+
+    async def handler():
+        reactor.call_on_behalf_of(owner, lambda: order.append("requested before"))
+        await end_of_iteration()
+        order.append("handler")
+
+    try:
+        task = Task(handler(), lambda task: None, owner)
+        task.start()
+        assert order == []
+        reactor.iterate(0.0)
+        assert order == ["requested before", "handler"]
+        assert task.finished
+    finally:
+        reactor.shut()
 
 
 def test_cancelled_wait_leaves_no_timer(timers):

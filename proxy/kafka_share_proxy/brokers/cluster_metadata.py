@@ -85,13 +85,13 @@ class ClusterMetadata:
         topic = self._topics.get(name)
         return topic if topic is not None and topic.described_at >= since and name not in self._stale else None
 
-    def topic_by_id(self, topic_id: bytes, since: float = -inf) -> Topic | None:
-        """Return a topic, or None if its id is unknown and must be queried.
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """Return a topic, or None if its id is unknown and must be queried."""
+        return self._topics.get(self._names.get(topic_id, ""))
 
-        `since`: return it only if it was described since then and is not stale, like `topic_since`.
-        """
-        name = self._names.get(topic_id, "")
-        return self._topics.get(name) if since == -inf else self.topic_since(name, since)
+    def topic_by_id_since(self, topic_id: bytes, since: float) -> Topic | None:
+        """See `topic_since`."""
+        return self.topic_since(self._names.get(topic_id, ""), since)
 
     def topics(self) -> Iterable[Topic]:
         return self._topics.values()

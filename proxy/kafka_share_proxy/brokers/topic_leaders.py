@@ -209,7 +209,7 @@ def judge_described(connection: Connection, services: TopicQuery, topic_ids: Ite
     rights, absent, since = rights_of(connection), absent_topics_of(connection), now - options.metadata_age_s
     judged: JudgedTopics = {}
     for topic_id in topic_ids:
-        topic = services.topology.topic_by_id(topic_id, since)
+        topic = services.topology.topic_by_id_since(topic_id, since)
         if topic is None or absent.get(topic.name, _NEVER_ABSENT)[0] >= since:
             return None
         is_allowed = rights.verdict(Right.READ_TOPIC, topic.name, now, options.rights_cache_s)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Any
 
 from kafka_share_proxy.loop.interfaces import Timers
-from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.promise import Promise, running
 
 
 async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) -> None:
@@ -40,6 +41,13 @@ async def settled_by(timers: Timers, deadline: float, promise: Promise[Any]) -> 
     if not promise.done:
         await first_until(timers, deadline, promise)
     return promise.done
+
+
+async def end_of_iteration() -> None:
+    """Wait until the calls that were requested before in this loop iteration have returned."""
+    over: Promise[None] = Promise()
+    running().call_soon(partial(over.set, None))
+    await over
 
 
 class SlicedWork:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.loop.promise import PROCESS, call_soon
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
@@ -126,6 +127,23 @@ def test_fetch_does_not_wait_until_accepted_records_are_stored_and_the_response_
     assert acquired(reply.message) == [(10, 19, 1)]
     assert bytes(entries(reply.message)[topic.topic_id, 0].records) == topic.logs[0].batches[1][2]
     assert start_offset(world, topic) == 10
+
+
+def test_acknowledgements_are_sent_to_the_broker_before_records_are_acquired():
+    """The broker stores them while this proxy acquires: the journal sends what it queued at the end of an iteration."""
+    world, journal, topic, member = accepting()
+    locked_when_sent = []
+    append = journal.append
+
+    def append_and_send(records):
+        call_soon(PROCESS, lambda: locked_when_sent.append(locked(world, topic)))
+        return append(records)
+
+    journal.append = append_and_send
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    assert locked_when_sent == [[(0, 9)]]
+    journal.confirm()
+    assert acquired(reply.message) == [(10, 19, 1)]
 
 
 def test_records_acquired_meanwhile_are_given_also_when_the_acknowledgement_fails():

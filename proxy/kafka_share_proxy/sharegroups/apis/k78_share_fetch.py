@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.served.interfaces import Call
@@ -30,9 +30,9 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
     request_access,
     without_outcome,
 )
-from kafka_share_proxy.sharegroups.fetch.acknowledgements import decide
+from kafka_share_proxy.sharegroups.fetch.acknowledgements import Codes, decide
 from kafka_share_proxy.sharegroups.fetch.fetching import fetch
-from kafka_share_proxy.sharegroups.fetch.session_survey import NO_RECORDS, Result, ShareFetching, begin
+from kafka_share_proxy.sharegroups.fetch.session_survey import NO_RECORDS, Result, Results, ShareFetching, begin
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.codec import frames
@@ -80,12 +80,20 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
     acknowledging = decide(call, services, key, batches, judged) if batches else None
     if fetching is not None:
         await fetch(fetching, acknowledging)
-    outcome = {} if acknowledging is None else await acknowledging.outcome(fetching.response_bytes() if fetching else 0)
+    elif acknowledging is not None:
+        acknowledging.write()
+    response = _Response(call, services, session, fetching, batches)
+    frame, outcome = None, Codes()
+    if acknowledging is not None:
+        frame = response.frame_if(acknowledging.codes)  # encoded while the changes are being stored
+        outcome = await acknowledging.outcome(fetching.response_bytes() if fetching else 0)
     if not services.coordinator.sessions.is_open(session):
         return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
     if fetching is None:
         end_session(services, key)
-    return await _response(call, services, session, fetching, outcome, batches)
+    if frame is not None and not any(outcome.values()):
+        return frame
+    return response.frame_if(outcome) or await response.frame(outcome)
 
 
 def _renew_mistake(call: Call[messages.ShareFetchRequest]) -> str | None:
@@ -103,36 +111,59 @@ def _refusal(call: Call[messages.ShareFetchRequest], code: ErrorCode, text: str 
     return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
 
 
-async def _response(
-    call: Call[messages.ShareFetchRequest],
-    services: ShareServices,
-    session: Session,
-    fetching: ShareFetching | None,
-    outcome: Mapping[TopicIdPartition, ErrorCode],
-    batches: Mapping[TopicIdPartition, AckBatches],
-) -> frames.ResponseFrame:
-    """Build the response, with the partitions that sharegroups/README.md rule 16 requires."""
-    results = dict[TopicIdPartition, Result]()
-    throttle_time_ms = 0
-    if fetching is not None:
-        throttle_time_ms = fetching.throttle_time_ms
-        for partition, result in fetching.results.items():
-            if session.include(partition, records=bool(result.acquired), error=result.error != NO_ERROR):
-                results[partition] = result
-    for partition in outcome:
-        results.setdefault(partition, NO_RECORDS)
-    lock_duration_ms = round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000)
-    if len(results) > AT_ONCE_MAX or _has_errors(results, outcome, batches):
-        response = await _with_errors(call, services, results, outcome, batches)
-        response.throttle_time_ms, response.acquisition_lock_timeout_ms = throttle_time_ms, lock_duration_ms
+class _Response:
+    """Response to one request, with the partitions that sharegroups/README.md rule 16 requires."""
+
+    def __init__(
+        self,
+        call: Call[messages.ShareFetchRequest],
+        services: ShareServices,
+        session: Session,
+        fetching: ShareFetching | None,
+        batches: Mapping[TopicIdPartition, AckBatches],
+    ) -> None:
+        self._call = call
+        self._services = services
+        self._session = session
+        self._fetched: Results = {} if fetching is None else fetching.results
+        self._batches = batches
+        self._throttle_time_ms = 0 if fetching is None else fetching.throttle_time_ms
+        self._lock_duration_ms = round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000)
+        self._included: Results | None = None
+        """Partitions that are included because of what was fetched. `Session.include` is called once for each."""
+
+    def frame_if(self, outcome: Mapping[TopicIdPartition, ErrorCode]) -> frames.ResponseFrame | None:
+        """Return the response for this outcome of the acknowledgements.
+
+        None if it has very many partitions, an error or a named delay, which `frame` encodes.
+        """
+        results = self._with_acknowledged(outcome)
+        if len(results) > AT_ONCE_MAX or _has_errors(results, outcome, self._batches):
+            return None
+        topics: dict[bytes, list[FetchedPartition]] = {}
+        for partition, result in results.items():
+            entry = (partition.partition, encoded_slice(result.records), result.acquired)
+            topics.setdefault(partition.topic_id, []).append(entry)
+        return frame_without_errors(self._call.correlation_id, self._throttle_time_ms, self._lock_duration_ms, topics)
+
+    async def frame(self, outcome: Mapping[TopicIdPartition, ErrorCode]) -> frames.ResponseFrame:
+        """Return any response."""
+        call, results = self._call, self._with_acknowledged(outcome)
+        response = await _with_errors(call, self._services, results, outcome, self._batches)
+        response.throttle_time_ms, response.acquisition_lock_timeout_ms = self._throttle_time_ms, self._lock_duration_ms
         if len(results) <= AT_ONCE_MAX:
             return frames.response_frame(KEY, call.version, call.correlation_id, response)
         return await call.work.drive(frames.response_frame_in_slices(KEY, call.version, call.correlation_id, response))
-    topics: dict[bytes, list[FetchedPartition]] = {}
-    for partition, result in results.items():
-        entry = (partition.partition, encoded_slice(result.records), result.acquired)
-        topics.setdefault(partition.topic_id, []).append(entry)
-    return frame_without_errors(call.correlation_id, throttle_time_ms, lock_duration_ms, topics)
+
+    def _with_acknowledged(self, outcome: Iterable[TopicIdPartition]) -> Results:
+        if self._included is None:
+            include = self._session.include
+            self._included = {
+                partition: result
+                for partition, result in self._fetched.items()
+                if include(partition, records=bool(result.acquired), error=result.error != NO_ERROR)
+            }
+        return {partition: self._included.get(partition, NO_RECORDS) for partition in (*self._included, *outcome)}
 
 
 def _has_errors(
@@ -142,8 +173,8 @@ def _has_errors(
 ) -> bool:
     """Return True if a partition has an error, or confirms a named delay."""
     return (
-        any(result.error for result in results.values())
-        or any(outcome.values())
+        any(outcome.values())
+        or any(result.error for result in results.values())
         or any(acks.delays for acks in batches.values())
     )
 

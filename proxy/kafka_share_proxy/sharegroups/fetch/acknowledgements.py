@@ -10,7 +10,7 @@ from kafka_share_proxy.brokers.topic_leaders import JudgedTopics, judge_partitio
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.loop.waiting import settled_by
+from kafka_share_proxy.loop.waiting import end_of_iteration, settled_by
 from kafka_share_proxy.sharegroups.apis.share_requests import AckBatches, follow_leader
 from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareKey
@@ -76,10 +76,13 @@ class Acknowledging:
         A broker never waits. Here the fetch waits if the unsettled records leave less room in the window than
         MaxRecords, which would be delivered in small responses, and for records that another proxy keeps (`is_far`).
         """
-        if self.write().done or not (is_far or any(self._hinders(key, max_records) for key, _ in self.changes)):
+        if self.write().done:
             return False
-        await self.outcome()
-        return True
+        if is_far or any(self._hinders(key, max_records) for key, _ in self.changes):
+            await self.outcome()
+            return True
+        await end_of_iteration()  # the broker stores the changes while records are acquired
+        return False
 
     def _hinders(self, key: ShareKey, max_records: int) -> bool:
         share, settings = self.services.coordinator.share(key), self.services.coordinator.settings(key.group_id)

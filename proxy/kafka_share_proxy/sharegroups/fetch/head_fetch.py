@@ -137,7 +137,7 @@ class HeadFetch(UpstreamFetch):
         services, (read, response, is_refused, batches, records) = self._services, received
         partition, now = _partition(read), services.timers.now()
         group_id = self._reservations[partition].key.group_id
-        share = services.coordinator.share(ShareKey(group_id, *partition))
+        share = services.coordinator.share_of(group_id, partition)
         if share is not None:
             share.read_at = now
             if not is_refused:
@@ -258,8 +258,8 @@ def _acquire_from(
     """Acquire from one chunk. None if nothing was acquired. All of its records may have been aborted."""
     services, chunk, request = fetching.services, ready.chunk, fetching.request
     partition = ready.share.partition
-    key = ready.share.key
-    if services.coordinator.share(key) is not ready.share or partition.next_fetch_offset() != ready.offset:
+    share = services.coordinator.share_of(fetching.group_id, ready.partition)
+    if share is not ready.share or partition.next_fetch_offset() != ready.offset:
         return None  # the state has changed since the survey
     if partition.needs_keys and chunk.keys is None:
         return None  # the group was switched to key order since the survey
@@ -268,7 +268,7 @@ def _acquire_from(
         end = begin + 1  # even if it exceeds MaxBytes (Kafka's minOneMessage)
     if begin == end:
         return None
-    settings, now = services.coordinator.settings(key.group_id), services.timers.now()
+    settings, now = services.coordinator.settings(fetching.group_id), services.timers.now()
     member_id = fetching.session.key.member_id
     undelivered = chunk.aborted if partition.delivers_control_batches else chunk.undelivered()
     acquisition = partition.acquire(
@@ -287,10 +287,10 @@ def _acquire_from(
     if not acquisition.acquired:
         return None
     services.clock.not_later_than(acquisition.lock_deadline)
-    services.figures.of(key.group_id).acquire(acquisition.ranges)
+    services.figures.of(fetching.group_id).acquire(acquisition.ranges)
     records = chunk.slice(begin + acquisition.first_batch, begin + acquisition.last_batch)
     if services.audit is not None:
-        services.audit.acquired(key, member_id, acquisition.ranges, len(records), settings.lock_duration_s)
+        services.audit.acquired(share.key, member_id, acquisition.ranges, len(records), settings.lock_duration_s)
     return Result(records=records, acquired=acquisition.ranges)
 
 

@@ -54,8 +54,7 @@ class ShareChunk(Chunk):
         return self._end - self.batches.position(index)
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
-        position = self.batches.position
-        return self.records[position(first) : position(last + 1)]
+        return self.records[self.batches.position(first) : self.batches.position(last + 1)]
 
     def dropped(self) -> None:
         if isinstance(self.records, FarRecords):

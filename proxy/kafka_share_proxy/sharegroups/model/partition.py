@@ -158,10 +158,12 @@ class SharePartition(Window):
         """Return the offset of the next read. None if no offset is free and the window may not grow
         (sharegroups/README.md rule 28).
         """
-        if settings.max_record_locks == NOTHING_ACQUIRED:
-            return None
-        offset = self.next_fetch_offset()
-        return offset if offset <= self.end_offset or self.room(settings.max_record_locks) > 0 else None
+        return (
+            None
+            if settings.max_record_locks == NOTHING_ACQUIRED
+            or ((offset := self.next_fetch_offset()) > self.end_offset and self.room(settings.max_record_locks) <= 0)
+            else offset
+        )
 
     def acquire(
         self,

@@ -30,6 +30,7 @@ TESTS = {
         "tests/forwarding/walk/test_walk.py",
         "tests/forwarding/test_connection.py",
     ),
+    "kafka_share_proxy.loop._promise": ("tests/loop/test_promise.py", "tests/loop/test_waiting.py"),
     "kafka_share_proxy.views.kernel._slicing": ("tests/views/kernel/test_slicing_kernels.py",),
     "kafka_share_proxy.wire.records._batches": ("tests/wire/records/test_batches.py",),
     "kafka_share_proxy.wire.codec._commit_frames": ("tests/wire/codec/test_commit_frames.py",),

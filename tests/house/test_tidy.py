@@ -32,7 +32,9 @@ WITHOUT_TEST: dict[str, str] = {
     f"{ROOMS}/conformance/judge/events.py": "shapes only",
     f"{ROOMS}/conformance/target/interfaces.py": "shapes only",
     f"{ROOMS}/forwarding/served/interfaces.py": "a shape only",
+    f"{ROOMS}/loop/callback_owners.py": "a shape only",
     f"{ROOMS}/loop/interfaces.py": "shapes only",
+    f"{ROOMS}/loop/python_promise.py": "tests/loop/test_promise.py runs with it and with the extension",
     f"{ROOMS}/wire/values.py": "names and defaults",
 }
 """Sources without a test file of their own, each with its reason."""
@@ -46,7 +48,7 @@ BROAD_CATCHES: dict[str, str] = {
     f"{ROOMS}/fleet/edge.py": "a fault about one client is the failure of what that client asked, and not of the link",
     f"{ROOMS}/loop/faults.py": "the one place that catches broadly",
     f"{ROOMS}/loop/reactor.py": "the loop runs on until Trio has ended, whatever its own code raised",
-    f"{ROOMS}/loop/promise.py": "what a handler raises is the result of its task",
+    f"{ROOMS}/loop/python_promise.py": "what a handler raises is the result of its task",
 }
 """Places where all exceptions may be caught and kept, each with its reason."""
 

@@ -1,18 +1,24 @@
-"""Promises and tasks: the waiting of handlers, driven by plain calls."""
+"""Promises and tasks: the waiting of handlers, driven by plain calls. Each test runs with the C extension and with its
+Python fallback.
+"""
 
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka_share_proxy.loop import promise as chosen
+from kafka_share_proxy.loop import python_promise
 from kafka_share_proxy.loop.promise import (
     PROCESS,
     Callback,
@@ -26,6 +32,34 @@ from kafka_share_proxy.loop.promise import (
     running,
     settled,
 )
+
+KERNELS: dict[str, ModuleType] = {"python": python_promise}
+if chosen._promise is not None:
+    KERNELS["c"] = chosen._promise
+
+
+@contextmanager
+def using(kernel: ModuleType) -> Iterator[None]:
+    """Put a kernel in place of the chosen one, in its module and here."""
+    if kernel is python_promise:
+        python_promise.begin(PROCESS, chosen._waiting.calls, chosen._waiting.drain)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("Promise", "Task", "on_behalf_of", "running"):
+            patch.setattr(chosen, name, getattr(kernel, name))
+            patch.setitem(globals(), name, getattr(kernel, name))
+        yield
+
+
+@pytest.fixture(params=sorted(KERNELS), scope="module", autouse=True)
+def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    with using(KERNELS[request.param]):
+        yield
+
+
+def test_the_extension_is_in_use_where_it_was_built() -> None:
+    if chosen._promise is None:
+        pytest.skip("it was not built")
+    assert chosen.KERNEL == "c"
 
 
 class Ended:
@@ -415,6 +449,211 @@ def test_exception_of_a_cancelled_handler_is_passed_to_its_owner() -> None:
     assert mine.failures == []
 
 
+def test_callbacks_of_many_owners_are_called_in_the_order_of_registration() -> None:
+    many = parties(5)
+    promise: Promise[int] = Promise()
+    called: list[tuple[Party, int]] = []
+    expected: dict[Party, list[int]] = {party: [] for party in many}
+    for number in range(60):
+        party = many[number * number % 5]
+        promise.on_settled(lambda party=party, number=number: called.append((party, number)), party)
+        expected[party].append(number)
+    promise.set(1)
+    assert {party: [number for whose, number in called if whose is party] for party in many} == expected
+
+
+def test_equal_methods_are_the_same_callback_and_the_order_of_the_others_remains() -> None:
+    called: list[int] = []
+    kept: list[int] = []
+    promise: Promise[int] = Promise()
+    for number in range(10):
+        promise.on_settled(lambda number=number: called.append(number))
+        promise.on_settled(kept.clear)
+    for _ in range(10):
+        promise.forget(kept.clear)
+    promise.forget(kept.clear)
+    promise.forget(kept.copy)
+    kept.append(1)
+    promise.set(1)
+    assert called == list(range(10))
+    assert kept == [1]
+
+
+@pytest.mark.parametrize("value", [None, 7, (), (1, 2), ValueError("a value"), StopIteration(3)], ids=repr)
+def test_an_await_returns_any_value(value: object) -> None:
+    promise: Promise[object] = Promise()
+
+    async def handler() -> object:
+        return await promise, await promise
+
+    task: Task[object] = Task(handler(), Ended())
+    task.start()
+    promise.set(value)
+    assert task.error is None
+    assert task.value == (value, value)
+    assert promise.result() is value
+
+
+def test_error_of_an_await_is_the_one_that_the_promise_failed_with() -> None:
+    promise: Promise[int] = Promise()
+    error = Trouble()
+
+    async def handler() -> int:
+        try:
+            return await promise
+        except Trouble as raised:
+            raise ValueError("of the handler") from raised
+
+    task = Task(handler(), Ended())
+    task.start()
+    promise.fail(error)
+    promise.set(1)
+    assert isinstance(task.error, ValueError)
+    assert task.error.__cause__ is error
+    assert task.error.__traceback__ is not None
+    assert task.value is None
+    with pytest.raises(Trouble) as caught:
+        promise.result()
+    assert caught.value is error
+
+
+def test_an_error_is_being_handled_while_its_owner_fails() -> None:
+    """What the owner raises then has the error as its context."""
+    handled: list[BaseException | None] = []
+
+    class Failing(Party):
+        def failed(self, error: Exception) -> None:
+            handled.append(sys.exc_info()[1])
+            raise ValueError("again")
+
+    def fails() -> None:
+        raise Trouble
+
+    with pytest.raises(ValueError, match="again") as raised:
+        on_behalf_of(Failing([]), fails)
+    assert handled == [raised.value.__context__]
+    assert isinstance(handled[0], Trouble)
+    assert sys.exc_info() == (None, None, None)
+    assert running() is PROCESS
+
+
+@pytest.mark.parametrize("place", ["callback", "handler", "on behalf of"])
+def test_an_exception_that_ends_the_process_is_no_failure_of_its_owner(place: str) -> None:
+    mine, other = parties(2)
+    called: list[str] = []
+
+    def interrupted() -> None:
+        other.call_soon(lambda: called.append("other"))
+        raise KeyboardInterrupt
+
+    async def handler() -> None:
+        interrupted()
+
+    promise: Promise[int] = Promise()
+    promise.on_settled(interrupted, mine)
+    run = {
+        "callback": lambda: promise.set(1),
+        "handler": lambda: Task(handler(), Ended(), mine).start(),
+        "on behalf of": lambda: on_behalf_of(mine, interrupted),
+    }[place]
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert called == ["other"]
+    assert mine.failures == []
+    assert running() is PROCESS
+
+
+def test_a_handler_that_awaits_something_else_fails_its_owner() -> None:
+    (mine,) = parties(1)
+
+    class Other:
+        def __await__(self) -> Any:
+            yield self
+
+    async def handler() -> None:
+        await Other()
+
+    task = Task(handler(), Ended(), mine)
+    task.start()
+    assert isinstance(mine.failures[0], TypeError | AttributeError)
+    assert not task.finished
+
+
+def test_arguments_are_checked() -> None:
+    promise: Promise[int] = Promise()
+
+    async def handler() -> None:
+        pass
+
+    coroutine = handler()
+    wrong: list[Callable[[], object]] = [
+        *(lambda: Promise(1), lambda: Promise(value=1), lambda: Task(coroutine), lambda: Task(coroutine, print, who=1)),
+        *(promise.on_settled, promise.forget, lambda: promise.on_settled(print, None, 1), on_behalf_of),
+    ]
+    for call in wrong:
+        with pytest.raises(TypeError):
+            call()
+    task: Task[None] = Task(coroutine=coroutine, on_done=Ended(), owner=None)
+    task.start()
+    assert task.finished
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_abandoned_waits_are_found_by_the_garbage_collector() -> None:
+    """A promise and the callbacks that it would call, and a task and the promise that only it knows."""
+
+    def abandon() -> list[weakref.ref[Frame]]:
+        frames = [Frame(), Frame(), Frame()]
+        promise: Promise[object] = Promise()
+        for _ in range(3):
+            promise.on_settled(lambda frame=frames[0]: promise.set(frame), Party([]))
+
+        async def handler(frame: Frame) -> Frame:
+            await Promise()
+            return frame
+
+        task = Task(handler(frames[1]), lambda _, frame=frames[2]: print(frame, task), Party([]))
+        task.start()
+        return [weakref.ref(frame) for frame in frames]
+
+    frames = abandon()
+    assert None not in [frame() for frame in frames]
+    gc.collect()
+    assert [frame() for frame in frames] == [None] * 3
+
+
+def test_no_reference_is_kept_or_lost() -> None:
+    (mine,) = parties(1)
+    value, error = object(), Trouble()
+
+    async def handler(promise: Promise[object]) -> object:
+        return await promise
+
+    def once() -> None:
+        done: Promise[object] = Promise()
+        failed: Promise[object] = Promise()
+        tasks = [Task(handler(promise), Ended(), mine) for promise in (done, failed, done, Promise())]
+        for task in tasks:
+            task.start()
+        done.on_settled(running, mine)
+        done.on_settled(running)
+        done.forget(running)
+        failed.fail(error)
+        done.set(value)
+        tasks[3].cancel()
+        assert [task.value for task in tasks] == [value, None, value, None]
+
+    counted = (mine, value, error, PROCESS, running, None, Promise, Task)
+    once()
+    gc.collect()
+    before = [sys.getrefcount(each) for each in counted]
+    for _ in range(100):
+        once()
+        error.__traceback__ = None
+    gc.collect()
+    assert [sys.getrefcount(each) for each in counted] == pytest.approx(before, abs=50)
+
+
 OWNERS, PROMISES = 3, 4
 
 Script = list[tuple[Any, ...]]
@@ -592,18 +831,24 @@ class Play:
         raise error
 
 
-@given(
-    st.lists(st.tuples(st.none() | st.integers(0, OWNERS - 1), scripts(3), st.booleans()), max_size=8), st.booleans()
-)
-@settings(max_examples=250, deadline=None)
-def test_callbacks_of_one_owner_never_harm_another(pieces: list[Any], has_loop: bool) -> None:
-    """Each is called once or was withdrawn, in order; below no other owner's code; its exceptions are its owner's."""
+PIECES = st.lists(st.tuples(st.none() | st.integers(0, OWNERS - 1), scripts(3), st.booleans()), max_size=8)
+
+
+def played(pieces: list[Any], has_loop: bool) -> Play:
     play = Play(has_loop)
     for owner, script, turns in pieces:
         play.top(owner, script)
         if turns:
             play.iterate()
     play.finish()
+    return play
+
+
+@given(PIECES, st.booleans())
+@settings(max_examples=250, deadline=None)
+def test_callbacks_of_one_owner_never_harm_another(pieces: list[Any], has_loop: bool) -> None:
+    """Each is called once or was withdrawn, in order; below no other owner's code; its exceptions are its owner's."""
+    play = played(pieces, has_loop)
     assert all(wait.ran + wait.is_forgotten == 1 for wait in play.waits)
     for number in range(PROMISES):
         for owner in play.owners:
@@ -615,3 +860,24 @@ def test_callbacks_of_one_owner_never_harm_another(pieces: list[Any], has_loop: 
         assert doing.begins == doing.ends
         assert doing.dones == (0 if doing.is_cancelled else 1)
     assert running() is PROCESS
+
+
+def trace(pieces: list[Any], has_loop: bool) -> list[object]:
+    """Everything that can be observed of a play: calls in their order, failures, ends of tasks."""
+    play = played(pieces, has_loop)
+    return [
+        [play.waits.index(wait) for wait in play.runs],
+        [(play.owners.index(owner), len(owner.failures)) for owner in play.owners],
+        [(doing.begins, doing.ends, doing.dones, doing.task.finished) for doing in play.tasks],
+    ]
+
+
+@pytest.mark.skipif(len(KERNELS) < 2, reason="the extension was not built")
+@given(PIECES, st.booleans())
+@settings(max_examples=250, deadline=None)
+def test_both_kernels_call_in_the_same_order(pieces: list[Any], has_loop: bool) -> None:
+    traces = []
+    for kernel in KERNELS.values():
+        with using(kernel):
+            traces.append(trace(pieces, has_loop))
+    assert traces[0] == traces[1]

@@ -9,6 +9,7 @@ from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.waiting import SlicedWork, end_of_iteration, first_until, settled_within, wait_until
 
+from tests.support.awaited import is_awaited
 from tests.support.manual_timers import ManualTimers
 
 
@@ -47,10 +48,11 @@ def test_wait_ends_at_the_deadline(timers):
 def test_wait_ends_with_the_first_settled_promise(timers):
     slow, quick = Promise(), Promise()
     task = started(first_until(timers, 1003.0, slow, quick))
+    assert is_awaited(slow)
     quick.set(1)
     assert task.finished
     assert not slow.done
-    assert not slow._callbacks
+    assert not is_awaited(slow)
     assert timers.planned == 0
 
 

@@ -21,6 +21,7 @@ KERNEL_USERS = (
     "kafka_share_proxy.commits.kernel.text_commits",
     "kafka_share_proxy.sharegroups.kernel.key_table",
     "kafka_share_proxy.audit.event_log",
+    "kafka_share_proxy.loop.promise",
     "kafka_share_proxy.forwarding.walk.pump",
     "kafka_share_proxy.forwarding.observed.forwarded_shares",
     "kafka_share_proxy.views.kernel.slicing",

@@ -198,8 +198,12 @@ class ClientToBroker(ClientRequests):
     def gather(
         self, size: int, request: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int
     ) -> int:
-        """Collect a request of `size` bytes. Return where the rest begins."""
+        """Collect a request of `size` bytes, and dispatch it when it is whole. Return where the rest begins."""
         self._connection.state.move(ClientState.GATHERING)
+        frame_end = at + SIZE.size + size
+        if frame_end <= end:
+            request_dispatch.gathered(self._connection, request, memoryview(bytearray(buffer[at:frame_end])))
+            return frame_end
         self.gathering = Gathering(size, request)
         self.gathering_since = self._connection.plane.reactor.now()
         return self.gathering.add(buffer, at, end)
@@ -311,16 +315,12 @@ class ClientToBroker(ClientRequests):
 
     def _gather_or_treat(self, buffer: memoryview, at: int, end: int) -> int | None:
         """Handle a request that is not forwarded unchanged. None if more bytes are needed."""
-        if self.gathering is not None:
-            walked: int | None = self.gathering.add(buffer, at, end)
-        else:
-            walked = request_dispatch.treat(self._connection, buffer, at, end)
-        self._dispatch_if_whole()
-        return walked
-
-    def _dispatch_if_whole(self) -> None:
         gathering = self.gathering
-        if gathering is not None and gathering.is_whole:
+        if gathering is None:
+            return request_dispatch.treat(self._connection, buffer, at, end)
+        upto = gathering.add(buffer, at, end)
+        if gathering.is_whole:
             self.gathering = None
             assert isinstance(gathering.subject, request_dispatch.GatheredRequest)  # noqa: S101  # nothing else is gathered
             request_dispatch.gathered(self._connection, gathering.subject, gathering.frame)
+        return upto

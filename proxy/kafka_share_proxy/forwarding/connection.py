@@ -53,12 +53,14 @@ class ForwardedConnection:
 
     __slots__ = (
         "_drain_reason",
+        "_ends_requests",
         "_injected",
         "_local",
         "_on_close",
         "_send_away",
         "client",
         "client_host",
+        "closed",
         "context",
         "held",
         "id",
@@ -87,6 +89,7 @@ class ForwardedConnection:
         self.id = plane.next_id()
         self.client_host = client_host
         self.state = Progress(ClientState.PASSING)
+        self.closed = False
         self.client = PeerSocket(transport)
         self.upstream = UpstreamConnection(self)
         self.pending = Pending()
@@ -105,6 +108,8 @@ class ForwardedConnection:
         self._drain_reason = ""
         self._send_away: Callable[[ForwardedConnection], bool] | None = None
         """See `give_way`."""
+        self._ends_requests = False
+        """True while one of the two is set: no further request is read."""
         self.reached: Address | None = None
         """Address of the broker. None until the upstream connection is established."""
         self.moves = 0
@@ -260,10 +265,6 @@ class ForwardedConnection:
     # what is waited for
 
     @property
-    def closed(self) -> bool:
-        return self.state.now is ClientState.CLOSED
-
-    @property
     def reads_client(self) -> bool:
         requests = self.requests
         if not requests.walks_on or self.upstream.refuses or self.upstream.has_unsent:
@@ -279,19 +280,18 @@ class ForwardedConnection:
         return len(self.pending) - (self._injected.in_flight if self._injected is not None else 0)
 
     @property
-    def _ends_requests(self) -> bool:
-        """True if no further request is read."""
-        return bool(self._drain_reason) or self._send_away is not None
-
-    @property
     def _all_responded(self) -> bool:
         """True if all responses are sent. Requests with acks=0 only have to be forwarded."""
         broker_owes = self._client_pending or self.responses.owes_client or self.upstream.has_unsent
         return not (broker_owes or self.client.has_unsent)
 
+    @property
+    def _is_between_requests(self) -> bool:
+        return self.requests.at_boundary and not self.state.now.is_muted and self._all_responded
+
     def update(self, *, may_move: bool = True) -> None:
         """Continue after anything off the fast path. `may_move`: see `drain`."""
-        if self.closed or self.is_moving:
+        if not self.state.now.uses_sockets:
             return
         if self._injected is not None and self._injected.are_held:
             self._injected.send()
@@ -301,8 +301,7 @@ class ForwardedConnection:
             return
         if self.responses.is_paused and not self.client.has_unsent:
             self.responses.resume_soon()
-        is_between = self.requests.at_boundary and not self.state.now.is_muted and self._all_responded
-        if self._ends_requests and is_between and self._leave_or_stay(may_move=may_move):
+        if self._ends_requests and self._is_between_requests and self._leave_or_stay(may_move=may_move):
             return
         self.watch()
 
@@ -310,6 +309,7 @@ class ForwardedConnection:
         """Move between two requests, or close if this is a drain. Return False if the connection stays."""
         send_away, self._send_away = self._send_away, None
         reason, self._drain_reason = self._drain_reason, ""  # it may move
+        self._ends_requests = False
         if reason:
             if not (may_move and self.plane.moves_away(self)):
                 self._leave_client()
@@ -332,18 +332,22 @@ class ForwardedConnection:
 
     def watch(self) -> None:
         """Set the awaited events of both sockets, and whether the fast path may be used."""
-        if self.closed or self.is_moving:
+        state = self.state.now
+        if not state.uses_sockets:
             return
-        client, broker, requests, state = self.client, self.upstream.socket, self.requests, self.state.now
-        stalls, reads = client.has_unsent, self.reads_client
+        client, broker, requests, responses = self.client, self.upstream.socket, self.requests, self.responses
+        stalls, reads = client.has_unsent, state.reads_requests and self.reads_client
         client.want((READ if reads else PEER_LEFT if state.is_muted else 0) | (WRITE if stalls else 0))
         if broker is None or not broker.is_open:
             return
-        broker.want((READ if self.reads_broker else 0) | (WRITE if broker.has_unsent else 0))
+        broker.want((0 if stalls or responses.is_paused else READ) | (WRITE if broker.has_unsent else 0))
+        if state.is_muted:
+            requests.flows = responses.flows = False
+            return
         watched = self._ends_requests or (self._injected is not None and self._injected.are_held)
         requests.flows = reads and not watched and requests.is_straight
-        straight = not (stalls or watched or requests.is_full or state.is_muted or state is ClientState.HANDSHAKING)
-        self.responses.flows = straight and self.responses.is_straight
+        straight = not (stalls or watched or requests.is_full or state is ClientState.HANDSHAKING)
+        responses.flows = straight and responses.is_straight
 
     # moves between processes (fleet/README.md rules 22 to 25)
 
@@ -398,6 +402,7 @@ class ForwardedConnection:
         if self.closed:
             return
         self.state.move(ClientState.CLOSED)
+        self.closed = True
         self.requests.flows = self.responses.flows = False
         if self._local is not None:
             self._local.cancel()
@@ -449,6 +454,7 @@ class ForwardedConnection:
     def drain(self, reason: str = "drained", *, may_move: bool = True) -> None:
         """Read no further request. Once all responses are sent, let another process continue, or close."""
         self._drain_reason = reason
+        self._ends_requests = True
         self.update(may_move=may_move)
 
     def give_way(self, send: Callable[[ForwardedConnection], bool]) -> None:
@@ -457,4 +463,5 @@ class ForwardedConnection:
         `send` sends the connection there. It returns False if the connection stays here, and is served as before.
         """
         self._send_away = send
+        self._ends_requests = True
         self.update()

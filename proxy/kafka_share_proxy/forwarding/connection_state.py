@@ -64,6 +64,7 @@ class ClientState(Enum):
         self.next: tuple[ClientState, ...] = ()
         self.reads_requests = False
         self.is_muted = False
+        self.uses_sockets = True
 
 
 class UpstreamState(Enum):
@@ -115,6 +116,7 @@ for _state, _next in CLIENT_STATES.items():  # looked up for every gathered requ
         ClientState.MOVING,
         ClientState.RESPONDING,
     )
+    _state.uses_sockets = _state not in (ClientState.MOVING, ClientState.CLOSED)
 for _upstream, _upstream_next in UPSTREAM_STATES.items():
     _upstream.next = _upstream_next
 

@@ -56,7 +56,9 @@ def gathered(connection: ForwardedConnection, request: GatheredRequest, frame: m
     """Serve a gathered request here, or forward it. `frame` includes its size, is writable and not shared."""
     route = request.route
     connection.plane.reactor.iterations.doing = connection, route
-    if route.kind is Kind.LOCAL or (route.serve_here is not None and route.serve_here(frame[4:])):
+    if route.kind is Kind.LOCAL:
+        connection.serve(request, frame)
+    elif route.serve_here is not None and route.serve_here(frame[4:]):
         _limit(connection, request, "served_request_bytes")
         connection.serve(request, frame)
     else:

@@ -116,7 +116,10 @@ class LocalRequests:
         if request.route.opaque:
             message = frame
         else:
-            header, message = await self._read(request, frame, work)
+            if len(frame) <= AT_ONCE_BYTES:
+                header, message = frames.decode_request(frame)
+            else:
+                header, message = await self._read_in_slices(request, frame, work)
             self.client_id = header.client_id
         return Call(
             key=request.route.key,
@@ -129,11 +132,9 @@ class LocalRequests:
             frame=frame,
         )
 
-    async def _read(
+    async def _read_in_slices(
         self, request: request_dispatch.GatheredRequest, frame: memoryview, work: Work
     ) -> tuple[headers.RequestHeader, Any]:
-        if len(frame) <= AT_ONCE_BYTES:
-            return frames.decode_request(frame)
         elements_max = self._connection.plane.limits.served_request_elements
         try:
             return await work.drive(frames.decode_request_in_slices(frame, elements_max))
@@ -150,9 +151,9 @@ class LocalRequests:
             assert isinstance(task.error, Exception)  # noqa: S101  # Task catches no other
             connection.handler_failed(task.error)
         elif task.value is None:
-            connection.guarded(self._forward)
+            self._forward()
         else:
-            connection.guarded(lambda: self._response(task.value or b""))
+            self._response(task.value)
 
     def _forward(self) -> None:
         assert self._request is not None  # noqa: S101  # it was running
@@ -163,14 +164,15 @@ class LocalRequests:
         self._connection.update()
 
     def _response(self, response: frames.ResponseFrame) -> None:
+        connection, size = self._connection, len(response)
         if self._request is not None:
-            self._connection.plane.served(self._request.route.key, time.perf_counter() - self._started_at)
-        self._connection.state.move(ClientState.RESPONDING)
+            connection.plane.served(self._request.route.key, time.perf_counter() - self._started_at)
+        connection.state.move(ClientState.RESPONDING)
         self._frame = memoryview(b"")
-        self._connection.held.update()
-        self._response_bytes = len(response)
-        self._connection.plane.budget.add_unsent(len(response))
-        self._connection.response(response)
+        connection.held.update()
+        self._response_bytes = size
+        connection.plane.budget.add_unsent(size)
+        connection.response(response)
 
     def _unmute(self) -> None:
         self._connection.state.move(ClientState.PASSING)

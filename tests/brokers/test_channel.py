@@ -12,6 +12,7 @@ from kafka_share_proxy.brokers.channel import Channel, open_channel
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
@@ -73,6 +74,29 @@ def test_responses_arrive_in_order() -> None:
         await response_of(channel)
         assert responses == [(number, "c") for number in range(50)]
         channel.close("done")
+
+    run(test)
+
+
+def test_prepared_frame_gets_a_correlation_id_and_is_decoded_by_its_caller() -> None:
+    async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
+        channel = await open_channel(reactor, address, ClusterClientSettings(), nothing)
+        frame = frames.request(METADATA, 12, 0, "other", registry.message("MetadataRequest")(topics=[]))
+        responses: list[int | None] = []
+
+        def decode(response: bytes) -> tuple[int, int]:
+            return frames.decode_response(METADATA, 12, response)[0], len(response)
+
+        for _ in range(3):
+            channel.send_frame(frame, decode, responses.append)
+        await response_of(channel)
+        assert len(responses) == 3
+        assert None not in responses
+        broker.silent = True
+        channel.send_frame(frame, decode, responses.append)
+        channel.close("done")
+        channel.send_frame(frame, decode, responses.append)
+        assert responses[3:] == [None, None]
 
     run(test)
 

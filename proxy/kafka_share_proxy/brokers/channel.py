@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple, TypeVar
@@ -39,13 +40,13 @@ READS_MAX = 16
 """Maximum number of reads in one call, so that a busy channel does not delay the others."""
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 
 class _InFlight(NamedTuple):
-    key: int
-    version: int
     correlation_id: int
     deadline: float
+    decode: Callable[[bytes], tuple[int, Any]]
     done: Callable[[Any | None], None]
 
 
@@ -142,13 +143,23 @@ class Channel(trio.abc.Stream):
         self, key: int, version: int, message: RequestMessage[R], done: Callable[[R | None], None]
     ) -> None:
         """`done` is called once, with the response, or with None if the channel closes before it."""
+        frame = frames.request(key, version, 0, CLIENT_ID, message)
+        self.send_frame(frame, partial(frames.decode_response, key, version), done)
+
+    def send_frame(
+        self, frame: bytes, decode: Callable[[bytes], tuple[int, T]], done: Callable[[T | None], None]
+    ) -> None:
+        """Send the frame of a request with another correlation id. `decode`: returns the one of the response, and it.
+
+        `done`: as in `send_request`.
+        """
         if self.closed:
             done(None)
             return
         correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
         deadline = self._reactor.now() + RESPONSE_S
-        self._in_flight.append(_InFlight(key, version, correlation_id, deadline, done))
-        self._unsent += frames.request(key, version, correlation_id, CLIENT_ID, message)
+        self._in_flight.append(_InFlight(correlation_id, deadline, decode, done))
+        self._unsent += frames.with_correlation_id(frame, correlation_id)
         if self._alarm is None:
             self._alarm = self._reactor.call_at(deadline, self._ring)
         try:
@@ -215,7 +226,7 @@ class Channel(trio.abc.Stream):
         if not self._in_flight:
             raise RemoteProtocolError("a response without a request")
         request = self._in_flight[0]  # removed after decoding, so that close() still notifies it if that fails
-        correlation_id, response = frames.decode_response(request.key, request.version, frame)
+        correlation_id, response = request.decode(frame)
         if correlation_id != request.correlation_id:
             raise RemoteProtocolError(f"response {correlation_id} instead of {request.correlation_id}")
         self._in_flight.popleft()

@@ -16,6 +16,7 @@ from kafka_share_proxy.durable.producer_requests import TakenOver
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.sharegroups.state import state_records
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, StateKey
+from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records.records import decode_records
@@ -70,6 +71,8 @@ class Loop:
 class Channel:
     """Channel that records requests and responds when the test decides."""
 
+    closed = False
+
     def __init__(self) -> None:
         self.requested: list[tuple[int, Any, Callable[[Any], None]]] = []
 
@@ -78,6 +81,17 @@ class Channel:
 
     def send_request(self, key: int, _version: int, message: Any, done: Callable[[Any], None]) -> None:
         self.requested.append((key, message, done))
+
+    def send_frame(self, frame: bytes, decode: Callable[[bytes], tuple[int, Any]], done: Callable[[Any], None]) -> None:
+        header, message = frames.decode_request(frame[4:])
+
+        def respond(response: Any) -> None:
+            if response is None:
+                done(None)
+            else:
+                done(decode(frames.response(header.key, header.version, 0, response)[4:])[1])
+
+        self.requested.append((header.key, message, respond))
 
 
 class Links:

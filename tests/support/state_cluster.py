@@ -16,7 +16,7 @@ from kafka_share_proxy.durable import state_home
 from kafka_share_proxy.durable.state_host import BrokerAccess, StateHost
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
-from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import Address
@@ -144,6 +144,8 @@ class Channels:
 class Channel:
     """A channel to one node, without a socket."""
 
+    closed = False
+
     def __init__(self, cluster: StateCluster, node_id: int) -> None:
         self._cluster = cluster
         self._requests = ServedConnection(cluster.served, cluster.peer(node_id))
@@ -152,15 +154,21 @@ class Channel:
         return min(ours_max, self._cluster.target.offered[key][1])
 
     def send_request(self, key: int, version: int, request: Any, done: Callable[[Any | None], None]) -> None:
+        frame = frames.request(key, version, 1, None, request)
+        self.send_frame(frame, partial(frames.decode_response, key, version), done)
+
+    def send_frame(
+        self, frame: bytes, decode: Callable[[bytes], tuple[int, Any]], done: Callable[[Any | None], None]
+    ) -> None:
         async def response() -> None:
             await trio.sleep(0.001)
             data = b""
             with self._cluster.until_away():
-                frame = frames.request(key, version, 1, None, request)[4:]
-                data = (await self._requests.serve(frame, trio.current_time())).data
-            done(frames.decode_response(key, version, data[4:])[1] if data else None)
+                data = (await self._requests.serve(frame[4:], trio.current_time())).data
+            done(decode(data[4:])[1] if data else None)
 
         go_on = partial(self._cluster.nursery.start_soon, response)
+        key = headers.peek(frame[4:])[0]
         if key in self._cluster.held:
             self._cluster.held[key].append(go_on)
         else:

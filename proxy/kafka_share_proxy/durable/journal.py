@@ -13,25 +13,21 @@ from math import inf
 from typing import Generic, TypeVar
 
 from kafka_share_proxy.brokers import producer_messages
+from kafka_share_proxy.brokers.append_frames import Appended, AppendFrames
 from kafka_share_proxy.brokers.channel import Channel
 from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.coming_appends import SHARE_MAX_S, ComingAppends
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.interfaces import JournalRefused, OutsideRecords
-from kafka_share_proxy.durable.journal_events import NO_EVENTS, JournalEvents
+from kafka_share_proxy.durable.journal_events import NO_EVENTS, JournalEvents, refuse, report
 from kafka_share_proxy.durable.journal_transactions import JournalTransactions
 from kafka_share_proxy.durable.producer_requests import (
     Append,
     AppendInTransaction,
     Identify,
-    Lost,
     Outcome,
-    Refused,
     RequestType,
-    Stored,
-    TakenOver,
-    WentBack,
 )
 from kafka_share_proxy.durable.state_producer import (
     BATCH_BYTES_MAX,
@@ -41,18 +37,19 @@ from kafka_share_proxy.durable.state_producer import (
     StateProducer,
     WriterStage,
 )
-from kafka_share_proxy.durable.under_way import MOVED, UnderWay, forget
+from kafka_share_proxy.durable.under_way import MOVED, Produce, UnderWay, forget
 from kafka_share_proxy.loop.interfaces import Notes, Timer
-from kafka_share_proxy.loop.promise import Callback, Promise, on_behalf_of, settled
+from kafka_share_proxy.loop.promise import Callback, Promise, on_behalf_of
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records.records import Record
 
 K = TypeVar("K")
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
+
+_PRODUCE = ApiKey.PRODUCE
 
 
 class TopicJournal(Generic[K]):
@@ -77,7 +74,8 @@ class TopicJournal(Generic[K]):
         self.coming = ComingAppends()
         self.appends = 0
         self._message_bytes = BATCH_BYTES_MAX
-        self._serving: set[int] = set()
+        self._serving: dict[int, StateProducer] = {}
+        """Producers of the partitions that accept appends."""
         # Each state has its own connections: a broker handles the requests of one connection in order, and states must
         # not wait for each other's appends.
         types: tuple[RequestType, ...] = (Identify, Append)
@@ -86,7 +84,9 @@ class TopicJournal(Generic[K]):
         self._notes = notes
         self._owner = owner
         self._channels = channels
+        self._frames = AppendFrames(state.topic)
         self._events = events
+        self._report = partial(report, events, state.topic)
         self._keep_alive_s = keep_alive_s
         self._identity_s = identity_s
         self._producers: dict[int, StateProducer] = {}
@@ -109,30 +109,23 @@ class TopicJournal(Generic[K]):
 
     def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
         """Append records of one partition."""
-        if not records:
-            return settled(None)
-        producer, partition, promise = self._served(records)
-        return promise if producer is None else self._add(producer, partition, records, promise)
-
-    def _served(self, records: Sequence[tuple[K, bytes | None]]) -> tuple[StateProducer | None, int, Promise[None]]:
-        """Return the producer of the records, their partition, and a promise, which has failed if there is none."""
         promise: Promise[None] = Promise()
-        partition = self.state.partition_of(records[0][0])
-        for key, _ in records[1:]:
-            if self.state.partition_of(key) != partition:
-                raise LocalProtocolError(f"one append to several partitions of {self.state.topic}")
-        producer = self._producers.get(partition)
-        if partition not in self._serving or producer is None:
-            promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.state.name} is not loaded"))
-            return None, partition, promise
-        return producer, partition, promise
+        if records:
+            partition = self._partition_of(records)
+            self._add(self._serving.get(partition), partition, records, promise)
+        else:
+            promise.set(None)
+        return promise
 
     def append_with(
         self, records: Sequence[tuple[K, bytes | None]], outside: Sequence[OutsideRecords]
     ) -> Promise[None]:
         """See interfaces.TransactionalJournal. All records belong to one partition of the state."""
-        producer, partition, promise = self._served(records)
+        promise: Promise[None] = Promise()
+        partition = self._partition_of(records)
+        producer = self._serving.get(partition)
         if producer is None:
+            promise.fail(self._not_loaded())
             return promise
         code = producer.add_transaction(self._encoded(records), outside, promise, self._reactor.now())
         if code == NO_ERROR:
@@ -144,7 +137,20 @@ class TopicJournal(Generic[K]):
 
     def restore(self, partition: int, records: Sequence[tuple[K, bytes]]) -> Promise[None]:
         """Append to a partition that is not served yet."""
-        return self._add(self._producers[partition], partition, records, Promise())
+        promise: Promise[None] = Promise()
+        self._add(self._producers[partition], partition, records, promise)
+        return promise
+
+    def _partition_of(self, records: Sequence[tuple[K, bytes | None]]) -> int:
+        partition_of = self.state.partition_of
+        partition = partition_of(records[0][0])
+        for key, _ in records[1:]:
+            if partition_of(key) != partition:
+                raise LocalProtocolError(f"one append to several partitions of {self.state.topic}")
+        return partition
+
+    def _not_loaded(self) -> JournalRefused:
+        return JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.state.name} is not loaded")
 
     def _encoded(self, records: Sequence[tuple[K, bytes | None]]) -> list[Record]:
         time_ms, encode_key = self._reactor.wall_ms(), self.state.encode_key
@@ -152,18 +158,19 @@ class TopicJournal(Generic[K]):
 
     def _add(
         self,
-        producer: StateProducer,
+        producer: StateProducer | None,
         partition: int,
         records: Sequence[tuple[K, bytes | None]],
         promise: Promise[None],
-    ) -> Promise[None]:
-        if producer.add(self._encoded(records), promise, self._reactor.now()):
+    ) -> None:
+        if producer is None:
+            promise.fail(self._not_loaded())
+        elif producer.add(self._encoded(records), promise, self._reactor.now()):
             self._to_check.add(partition)
             self._schedule_check()
         else:
             reason = f"too much waits for topic {self.state.topic}"
             promise.fail(JournalRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
-        return promise
 
     # Ownership
 
@@ -188,7 +195,7 @@ class TopicJournal(Generic[K]):
     def take_over(self, partitions: Iterable[int]) -> None:
         """Begin the takeover. `JournalEvents.taken_over` reports each partition."""
         for partition in partitions:
-            self._serving.discard(partition)
+            self._serving.pop(partition, None)
             producer = self._producers[partition] = StateProducer(
                 self._takeover, self.state.keep_alive(), self._keep_alive_s, self._identity_s
             )
@@ -211,7 +218,8 @@ class TopicJournal(Generic[K]):
 
     def serve(self, partitions: Iterable[int]) -> None:
         """Accept appends to partitions that are loaded."""
-        self._serving.update(partitions)
+        producers = self._producers
+        self._serving.update({partition: producers[partition] for partition in partitions if partition in producers})
 
     def is_idle(self, partitions: Iterable[int]) -> bool:
         return not any(self._producers[p].tokens() for p in partitions if p in self._producers)
@@ -219,15 +227,16 @@ class TopicJournal(Generic[K]):
     def stop(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
         """Refuse waiting appends, whether or not they were stored."""
         stopped = set(partitions)
-        self._serving -= stopped
         self._to_check -= stopped
         for waiting in self._busy.values():
             waiting -= stopped
         self._under_way.stopped(stopped)
         self._transactions.stopped(stopped)
+        for partition in stopped:
+            self._serving.pop(partition, None)
         producers = [self._producers.pop(partition) for partition in sorted(stopped & self._producers.keys())]
         for token in [token for producer in producers for token in producer.tokens()]:
-            on_behalf_of(self, partial(_refuse, token, code, reason))
+            on_behalf_of(self, partial(refuse, token, code, reason))
 
     def _takeover(self, producer_id: int, producer_epoch: int) -> Record:
         return self.state.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
@@ -270,7 +279,7 @@ class TopicJournal(Generic[K]):
         now = self._reactor.now()
         if self._waits_for_coming(now):
             return
-        appends: dict[int, dict[int, Append]] = {}
+        produces: dict[int, Produce] = {}  # by leader
         checked = sorted(self._to_check)
         for partition in checked:
             producer = self._producers.get(partition)
@@ -279,13 +288,15 @@ class TopicJournal(Generic[K]):
             if refused := producer.overdue(now):
                 self._report(partition, refused)
             is_missing = producer.transactions.is_active and self._transactions.send(partition, producer)
-            if not self._request_for(partition, producer, appends, now) and not is_missing:
+            if not self._request_for(partition, producer, produces, now) and not is_missing:
                 self._to_check.discard(partition)
-        if appends:
+        sent = 0
+        for node_id, produce in produces.items():
             self._requested_at = None
-        for node_id, batches in appends.items():
-            self._produce(node_id, batches)
-        self._set_alarm(checked, now)
+            self._produce(node_id, produce)
+            sent += len(produce.batches)
+        if sent < len(checked) or self._may_be_late or self._alarm_at > now + SILENT_S:
+            self._set_alarm(checked, now)  # else it rings soon enough for the responses, and then for all else
 
     def _waits_for_coming(self, now: float) -> bool:
         """Return True if appends that could go now wait for coming ones (durable/README.md rule 34)."""
@@ -304,9 +315,7 @@ class TopicJournal(Generic[K]):
             self._reactor.call_at(until, self._schedule_check)
         return True
 
-    def _request_for(
-        self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
-    ) -> bool:
+    def _request_for(self, partition: int, producer: StateProducer, produces: dict[int, Produce], now: float) -> bool:
         """Send or collect the partition's next request. False if there is none, or its leader is busy."""
         request_type = producer.wants(now)
         if request_type is None:
@@ -320,25 +329,28 @@ class TopicJournal(Generic[K]):
         if request_type is Append and node_id in self._busy:
             self._busy[node_id].add(partition)
             return False
-        channel = None
-        if request_type is Identify or node_id not in appends:  # else the channel is known, and carries this append too
+        produce = produces.get(node_id) if request_type is Append else None
+        if produce is None:
             channel = self._channels.get(node_id, self._purposes[request_type])
             if channel is None:
                 if self._channels.is_late(node_id, self._purposes[request_type]):
                     self._events.need_view()
                 return True
-        request = producer.next_request(now)
-        if isinstance(request, Append):
-            appends.setdefault(node_id, {})[partition] = request
-        elif isinstance(request, Identify) and channel is not None:
-            self._under_way.identifies[partition] = node_id
-            self._identify(channel, node_id, partition, producer, request)
+            if request_type is Identify:
+                self._under_way.identifies[partition] = node_id
+                self._identify(channel, node_id, partition, producer, producer.next_identify())
+                return False
+            produce = produces[node_id] = Produce(channel, {}, {})
+        produce.producers[partition] = producer
+        produce.batches[partition] = producer.next_batch(now)
         return False
 
     def _set_alarm(self, checked: Iterable[int], now: float) -> None:
         """Set the alarm for retries, keep-alives and overdue appends.
 
-        One alarm serves every partition that was checked since it last rang, and may ring too early.
+        One alarm serves every partition that was checked since it last rang, and may ring too early. Then all
+        partitions are checked. While requests are in flight it rings every `SILENT_S`, and needs no other time unless
+        one of them fails.
         """
         waiting = self._to_check.union(*self._busy.values())
         idle = [self._producers.get(partition) for partition in checked if partition not in waiting]
@@ -403,45 +415,47 @@ class TopicJournal(Generic[K]):
         self._to_check.add(partition)
         self._schedule_check()
 
-    def _produce(self, node_id: int, appends: Mapping[int, Append]) -> None:
-        channel = self._channels.get(node_id, self._purposes[Append])
-        sent = {partition: self._producers[partition] for partition in appends}
-        if channel is None:
+    def _produce(self, node_id: int, produce: Produce) -> None:
+        channel, sent, batches = produce
+        if channel.closed:
             self._produced(node_id, sent, None, was_sent=False)
             return
-        message = producer_messages.produce(self.state.topic, {p: append.batch for p, append in appends.items()})
         self._busy[node_id] = set()
         self._under_way.appends[node_id] = sent
         self.appends += 1
-        version = channel.highest(ApiKey.PRODUCE, producer_messages.PRODUCE_VERSION_MAX)
-        channel.send_request(ApiKey.PRODUCE, version, message, self.guarded(partial(self._produced, node_id, sent)))
+        version = channel.highest(_PRODUCE, producer_messages.PRODUCE_VERSION_MAX)
+        channel.send_frame(
+            self._frames.request(version, batches),
+            partial(self._frames.response, version),
+            self.guarded(partial(self._produced, node_id, sent)),
+        )
 
     def _produced(
-        self,
-        node_id: int,
-        sent: Mapping[int, StateProducer],
-        response: messages.ProduceResponse | None,
-        *,
-        was_sent: bool = True,
+        self, node_id: int, sent: Mapping[int, StateProducer], appended: Appended | None, *, was_sent: bool = True
     ) -> None:
         self._to_check |= self._busy.pop(node_id, set())
         self._under_way.appends.pop(node_id, None)
-        now = self._reactor.now()
-        entries = producer_messages.by_partition(response)
+        now, all_stored = self._reactor.now(), True
         for partition, producer in sent.items():
             if self._producers.get(partition) is not producer:
                 continue
-            entry = entries.get(partition)
-            if entry is not None:
-                code = ErrorCode.of(entry.error_code)
+            if appended is not None and partition in appended:
+                code, base_offset = appended[partition]
                 if code != NO_ERROR:
+                    all_stored = False
                     self._append_failed(node_id, partition, producer, code)
-                outcomes = producer.appended(code, entry.base_offset, now)
+                outcomes = producer.appended(code, base_offset, now)
             else:
+                all_stored = False
                 forget(self.leaders, partition, node_id)
                 outcomes = producer.in_flight(now) if was_sent else producer.unsent(now)
             self._report(partition, outcomes)
-        self._continue_with(sent, now)
+            if producer.wants(now) is not None and self._producers.get(partition) is producer:
+                self._to_check.add(partition)
+        if self._to_check:
+            self._schedule_check()
+        if not all_stored:
+            self._set_alarm(sent, now)
 
     def _append_failed(self, node_id: int, partition: int, producer: StateProducer, code: ErrorCode) -> None:
         if code in MOVED:
@@ -450,15 +464,6 @@ class TopicJournal(Generic[K]):
             self._events.denied(partition, code)
         elif not producer.is_before_marker(code):
             self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
-
-    def _continue_with(self, responded: Iterable[int], now: float) -> None:
-        for partition in responded:
-            producer = self._producers.get(partition)
-            if producer is not None and producer.wants(now) is not None:
-                self._to_check.add(partition)
-        if self._to_check:
-            self._schedule_check()
-        self._set_alarm(responded, now)
 
     # What transactions need (journal_transactions.TransactionHost)
 
@@ -476,25 +481,6 @@ class TopicJournal(Generic[K]):
         self._to_check.add(partition)
         self._schedule_check()
 
-    def _report(self, partition: int, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, Stored):
-                if isinstance(outcome.token, Promise):
-                    outcome.token.set(None)
-            elif isinstance(outcome, Refused):
-                _refuse(outcome.token, outcome.code, f"topic {self.state.topic} refuses it")
-            elif isinstance(outcome, TakenOver):
-                self._events.taken_over(partition, outcome)
-            elif isinstance(outcome, Lost):
-                self._events.lost(partition, outcome.code)
-            elif isinstance(outcome, WentBack):
-                self._events.went_back(partition)
-
 
 CHECK_MIN_S, CHECK_MAX_S = 0.01, 0.25
 """Seconds until the next check that no event triggers."""
-
-
-def _refuse(token: object, code: ErrorCode, reason: str) -> None:
-    if isinstance(token, Promise):
-        token.fail(JournalRefused(code, reason))

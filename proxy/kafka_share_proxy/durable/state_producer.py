@@ -39,7 +39,7 @@ from kafka_share_proxy.durable.state_transactions import (
     TransactionOutcome,
     TransactionRequest,
 )
-from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.records import compression
 from kafka_share_proxy.wire.records.records import HEADER, Record, build_batch, bytes_max
 from kafka_share_proxy.wire.values import TopicPartition
@@ -146,8 +146,8 @@ class StateProducer:
     def add(self, records: Sequence[Record], token: object, now: float) -> bool:
         """Queue records to be stored all or none, as `token`. False if too much waits, or the partition is lost."""
         size = RECORD_OVERHEAD * len(records)
-        for key, value, *_ in records:
-            size += len(key or b"") + len(value or b"")
+        for record in records:
+            size += len(record.key or b"") + len(record.value or b"")
         if self.stage is _LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
         self._waiting.append(Entry(records, token, size, now))
@@ -178,17 +178,27 @@ class StateProducer:
         request_type = self.wants(now)
         if request_type is None:
             return None
-        self._is_in_flight = True
         if request_type is Identify:
-            self.stage = WriterStage.IDENTIFYING
-            return Identify(self.producer_id, self.producer_epoch)
-        if self._batch is None:
-            self._batch = self._next_batch(now)
-        if self._batch.is_transactional:
+            return self.next_identify()
+        batch = self.next_batch(now)
+        return Append(batch) if request_type is Append else AppendInTransaction(batch)
+
+    def next_identify(self) -> Identify:
+        """Return the request that `wants` has named. See `next_request`."""
+        self._is_in_flight = True
+        self.stage = WriterStage.IDENTIFYING
+        return Identify(self.producer_id, self.producer_epoch)
+
+    def next_batch(self, now: float) -> bytes:
+        """Return the batch of the append that `wants` has named. See `next_request`."""
+        self._is_in_flight = True
+        batch = self._batch
+        if batch is None:
+            batch = self._batch = self._next_batch(now)
+        if batch.is_transactional:
             self.transactions.state_sent()
             self._awaits_marker, self._marker_pause_s = True, MARKER_PAUSE_S
-            return AppendInTransaction(self._batch.data)
-        return Append(self._batch.data)
+        return batch.data
 
     def transaction_requests(self, now: float, located: Container[TopicPartition]) -> list[TransactionRequest]:
         """Return requests of a transaction, except the append of its state. See StateTransactions.requests."""
@@ -243,6 +253,8 @@ class StateProducer:
             raise LocalProtocolError("a Produce response without a Produce in flight")
         if batch.is_transactional:
             return self._appended_in_transaction(batch, code, offset, now)
+        if code == NO_ERROR:
+            return self._accepted(batch, offset, now)
         if self.is_before_marker(code):
             return self._before_marker(batch, now)
         match what_follows(code):
@@ -281,8 +293,8 @@ class StateProducer:
     def overdue(self, now: float) -> list[Outcome]:
         """Refuse entries that waited too long for an append that cannot be settled, and abort a late transaction."""
         late = self._late_transactions(now) if self.transactions.is_active else []
-        if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
-            return late
+        if not self._waiting or self._waiting[0].since + WAIT_MAX_S > now:
+            return late  # the first one is the oldest
         retained_entries, outcomes = deque[Entry](), late
         for entry in self._waiting:
             if entry.unknown or entry.since + WAIT_MAX_S > now:
@@ -376,34 +388,18 @@ class StateProducer:
     # What to append
 
     def _next_batch(self, now: float) -> ProducerBatch:
+        records: Sequence[Record]
+        entries: Sequence[Entry] = ()
+        size, is_takeover, is_transactional = 0, False, False
         if self.stage is not _READY:
-            return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
-        if to_store := self.transactions.to_store:
-            return self._build(to_store, (), now, size=bytes_max(to_store), is_transactional=True)
-        entries: list[Entry] = []
-        limit = self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes
-        size = HEADER.size
-        while self._waiting and (not entries or size + self._waiting[0].size <= limit):
-            entry = self._waiting.popleft()
-            self.waiting_bytes -= entry.size
-            entries.append(entry)
-            size += entry.size
-        if not entries:
-            return self._build([self.keep_alive], (), now)
-        first = entries[0].records
-        records = first if len(entries) == 1 else [record for entry in entries for record in entry.records]
-        return self._build(records, entries, now, size=size - HEADER.size)
-
-    def _build(
-        self,
-        records: Sequence[Record],
-        entries: Sequence[Entry],
-        now: float,
-        *,
-        size: int = 0,
-        is_takeover: bool = False,
-        is_transactional: bool = False,
-    ) -> ProducerBatch:
+            records, is_takeover = [self.takeover(self.producer_id, self.producer_epoch)], True
+        elif to_store := self.transactions.to_store:
+            records, size, is_transactional = to_store, bytes_max(to_store), True
+        elif self._waiting:
+            entries, size = self._next_entries(now)
+            records = entries[0].records if len(entries) == 1 else [each for entry in entries for each in entry.records]
+        else:
+            records = [self.keep_alive]
         data = build_batch(
             0,
             records,
@@ -414,6 +410,19 @@ class StateProducer:
             is_transactional=is_transactional,
         )
         return ProducerBatch(data, len(records), now, entries, is_takeover, is_transactional)
+
+    def _next_entries(self, now: float) -> tuple[list[Entry], int]:
+        """Remove the waiting entries that fit in one batch, at least one. Return them and their size."""
+        waiting = self._waiting
+        first = waiting.popleft()
+        entries, size = [first], first.size
+        if waiting:
+            limit = (self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes) - HEADER.size
+            while waiting and size + waiting[0].size <= limit:
+                entries.append(waiting.popleft())
+                size += entries[-1].size
+        self.waiting_bytes -= size
+        return entries, size
 
     # Outcomes of appends
 

@@ -217,6 +217,8 @@ class StateTransactions:
     needs_new_epoch: bool = False
     """True after a transaction that was in doubt."""
     current: _Transaction | None = None
+    is_active: bool = False
+    """True while there is a transaction, present or waiting."""
     _waiting: deque[_Transaction] = field(default_factory=deque)
     _sequences: dict[TopicPartition, int] = field(default_factory=dict)
     """Next sequence number in this epoch, by outside partition."""
@@ -238,11 +240,8 @@ class StateTransactions:
         if len(self._waiting) >= WAITING_MAX:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._waiting.append(_Transaction(records, parts, token, now))
+        self.is_active = True
         return NO_ERROR
-
-    @property
-    def is_active(self) -> bool:
-        return self.current is not None or bool(self._waiting)
 
     def tokens(self) -> list[object]:
         current = [] if self.current is None else [self.current]
@@ -427,6 +426,7 @@ class StateTransactions:
         outcomes: list[TransactionOutcome] = []
         while self._waiting and now >= self._waiting[0].since + WAIT_MAX_S:
             outcomes.append(Ended(self._waiting.popleft().token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        self.is_active = self.current is not None or bool(self._waiting)
         return outcomes
 
     def ended(self, code: ErrorCode | None, now: float) -> list[TransactionOutcome]:
@@ -454,7 +454,7 @@ class StateTransactions:
         doubtful = any(part.attempts.is_unknown and not part.is_stored for part in current.parts.values())
         has_too_many = len(self._sequences) > SEQUENCES_MAX
         self.needs_new_epoch = self.needs_new_epoch or current.is_in_doubt or doubtful or has_too_many
-        self.current = None
+        self.current, self.is_active = None, bool(self._waiting)
         return [Ended(current.token, current.refusal)]
 
     def _is_final(self, code: ErrorCode, waited_s: float) -> bool:

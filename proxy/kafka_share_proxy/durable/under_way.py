@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
+from kafka_share_proxy.brokers.channel import Channel
 from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.durable.producer_requests import Append, Identify, RequestType
+from kafka_share_proxy.durable.state_producer import StateProducer
 from kafka_share_proxy.wire.errors import ErrorCode
 
 MOVED = frozenset(
@@ -22,6 +25,15 @@ MOVED = frozenset(
 )
 """Errors after which another broker may be the leader or coordinator."""
 REPLACED = "it does not respond, and another broker has replaced it"
+
+
+class Produce(NamedTuple):
+    """Appends that one request sends to their leader."""
+
+    channel: Channel
+    producers: dict[int, StateProducer]
+    """By partition, as `batches`."""
+    batches: dict[int, bytes]
 
 
 class UnderWay:

@@ -47,12 +47,12 @@ def test_every_story_of_a_tiny_world_is_right() -> None:
 
 def _reported_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: changes refused by the journal are applied all the same."""
-    end = ShareWrites._apply_or_revert
+    end = ShareWrites._end_change
 
-    def keep_all(self: ShareWrites, key: ShareKey, share: Share, transition: Transition, *, is_stored: bool) -> None:
-        end(self, key, share, transition, is_stored=True)
+    def keep_all(self: ShareWrites, key: ShareKey, transition: Transition, *, is_stored: bool) -> bool:
+        return end(self, key, transition, is_stored=True)
 
-    monkeypatch.setattr(ShareWrites, "_apply_or_revert", keep_all)
+    monkeypatch.setattr(ShareWrites, "_end_change", keep_all)
 
 
 def _snapshot_of_the_future(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ request handler, so that it happens even if the client disconnects.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,11 +26,11 @@ from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
 from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
-from kafka_share_proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.dead_letters import DeadLetterWrite
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
 from kafka_share_proxy.sharegroups.state.state_records import StateKey
-from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
 
 Entry = tuple[StateKey, bytes | None]
 """Key and value of a record of share state. None deletes it."""
@@ -148,7 +149,8 @@ class ShareWrites:
         """Called for each share partition whose change was applied or reverted, since records may be available."""
         self.audit = audit
         self._observe_write = observe_write
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes = defaultdict[int, _Lane](_Lane)
+        """By partition of the state topic."""
         self._changes_waiting = 0
 
     def write(self, changes: Sequence[Change], *, final: bool = False) -> Promise[Outcome]:
@@ -160,10 +162,13 @@ class ShareWrites:
             return settled({})
         request = _WriteRequest(len(changes))
         queued_writes = [_QueuedWrite(request, key, transition, final=final) for key, transition in changes]
-        room = max(0, WAITING_MAX - self._changes_waiting)
-        self._write(queued_writes[:room])
-        for queued in queued_writes[room:]:
-            self._settle(queued, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        room = WAITING_MAX - self._changes_waiting
+        if len(queued_writes) <= room:
+            self._write(queued_writes)
+        else:
+            self._write(queued_writes[: max(0, room)])
+            for queued in queued_writes[max(0, room) :]:
+                self._settle(queued, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return request.done
 
     def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
@@ -189,7 +194,7 @@ class ShareWrites:
         if self.transactions is None:
             raise LocalProtocolError("dead letters without transactions")
         letter_write = _LetterWrite(changes, outside)
-        lane = self._lanes.setdefault(state_partition(changes[0][0].group_id), _Lane())
+        lane = self._lanes[state_partition(changes[0][0].group_id)]
         lane.letters = letter_write
         self._start(lane)
         return letter_write.done
@@ -212,7 +217,7 @@ class ShareWrites:
         lanes: dict[int, _Lane] = {}
         for queued in queued_writes:
             number = state_partition(queued.key.group_id)
-            lane = lanes[number] = self._lanes.setdefault(number, _Lane())
+            lane = lanes[number] = self._lanes[number]
             lane.waiting.append(queued)
             self._changes_waiting += queued.change is not None
         for lane in lanes.values():
@@ -233,11 +238,11 @@ class ShareWrites:
 
     def _next_round(self, lane: _Lane) -> list[tuple[list[_QueuedWrite], list[Entry]]]:
         """Return the next round with its records: for each share partition one append, with all changes that wait."""
-        is_single = len(lane.waiting) == 1 and not lane.keys_in_transaction
-        if is_single:
-            by_share_partition, still_waiting = [lane.waiting], list[_QueuedWrite]()
-        else:
-            by_share_partition, still_waiting = self._writable_now(lane)
+        if len(lane.waiting) == 1 and not lane.keys_in_transaction:  # as usual
+            queued_writes, lane.waiting = lane.waiting, []
+            self._changes_waiting -= queued_writes[0].change is not None
+            return [(queued_writes, self._records(queued_writes))]
+        by_share_partition, still_waiting = self._writable_now(lane)
         appends: list[tuple[list[_QueuedWrite], list[Entry]]] = []
         size, remaining = 0, list[_QueuedWrite]()
         for queued_writes in by_share_partition:
@@ -297,9 +302,7 @@ class ShareWrites:
 
     def _end_letters(self, letter_write: _LetterWrite, refusal: JournalRefused | None) -> None:
         for key, write in letter_write.changes:
-            share = self._coordinator.share(key)
-            if share is not None:
-                self._apply_or_revert(key, share, write, is_stored=refusal is None)
+            if self._end_change(key, write, is_stored=refusal is None):
                 self._on_outcome(key)
         if refusal is None:
             letter_write.done.set(None)
@@ -309,18 +312,17 @@ class ShareWrites:
     def _records(self, queued_writes: Sequence[_QueuedWrite]) -> list[Entry]:
         """Return the records of queued writes of one share partition: one, or none if it no longer exists."""
         first = queued_writes[0]
-        if first.created is not None:
-            return [(_state_key(first.key), first.created[0].snapshot().encode())]
+        key = first.key
         if first.change is None:
-            return [(_state_key(first.key), None)]
+            return [(_state_key(key), None if first.created is None else first.created[0].snapshot().encode())]
         changes = [queued.change for queued in queued_writes if queued.change is not None and not queued.fenced]
-        share = self._coordinator.share(first.key) if changes else None
-        return [] if share is None else [(_state_key(first.key), share.partition.snapshot(*changes).encode())]
+        share = self._coordinator.share(key) if changes else None
+        return [] if share is None else [(_state_key(key), share.partition.snapshot(*changes).encode())]
 
     def _finish(
         self, lane: _Lane, queued_writes: Sequence[_QueuedWrite], append: Promise[None], started_at: float
     ) -> None:
-        code = ErrorCode.NONE
+        code = NO_ERROR
         self._observe_write(self._now() - started_at)
         try:
             append.result()
@@ -330,33 +332,32 @@ class ShareWrites:
         lane.appends_in_flight -= 1
         for queued in queued_writes:
             self._settle(queued, code)
-        self._start(lane)
+        if lane.waiting or lane.letters is not None:
+            self._start(lane)
 
     def _settle(self, queued: _QueuedWrite, code: ErrorCode) -> None:
         """Store the outcome of one share partition. The last one of a request completes its promise."""
-        request = queued.request
-        request.outcome[queued.key] = self._outcome(queued, code)
+        request, key = queued.request, queued.key
+        if queued.change is not None:
+            is_stored = code == NO_ERROR or queued.final
+            if queued.fenced or not self._end_change(key, queued.change, is_stored=is_stored):
+                code = queued.fenced or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif code == NO_ERROR:
+            self._replace(key, queued.created)
+        request.outcome[key] = code
         request.remaining -= 1
         if not request.remaining:
             request.done.set(request.outcome)
-        self._on_outcome(queued.key)
+        self._on_outcome(key)
 
-    def _outcome(self, queued: _QueuedWrite, code: ErrorCode) -> ErrorCode:
-        key = queued.key
-        if queued.change is not None:
-            share = None if queued.fenced else self._coordinator.share(key)
-            if share is None:
-                return queued.fenced or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self._apply_or_revert(key, share, queued.change, is_stored=code == ErrorCode.NONE or queued.final)
-        elif code != ErrorCode.NONE:
-            return code
-        elif queued.created is not None:
+    def _replace(self, key: ShareKey, created: tuple[SharePartition, int] | None) -> None:
+        """Load a share partition after its first snapshot is stored, or unload it after its deletion."""
+        if created is not None:
             self._fence(key, client_code(ErrorCode.FENCED_STATE_EPOCH))
-            self._coordinator.add_share(key, *queued.created)
+            self._coordinator.add_share(key, *created)
         else:
             self._coordinator.remove_share(key)
             self._fence(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return code
 
     def _fence(self, key: ShareKey, code: ErrorCode) -> None:
         """Drop the waiting changes that a replaced or deleted share partition decided, so that none reports success."""
@@ -364,17 +365,23 @@ class ShareWrites:
             if queued.key == key and queued.change is not None:
                 queued.fenced = queued.fenced or code
 
-    def _apply_or_revert(self, key: ShareKey, share: Share, transition: Transition, *, is_stored: bool) -> None:
-        settings, now, audit = self._coordinator.settings(key.group_id), self._now(), self.audit
+    def _end_change(self, key: ShareKey, transition: Transition, *, is_stored: bool) -> bool:
+        """Apply or revert a change. Return False if its share partition no longer exists."""
+        share = self._coordinator.share(key)
+        if share is None:
+            return False
+        partition, audit, now = share.partition, self.audit, self._now()
         if is_stored:
             if audit is not None:
-                audit.settling(key, share.partition, transition, settings.lock_duration_s)
-            share.partition.apply(transition)
+                audit.settling(key, partition, transition, self._coordinator.settings(key.group_id).lock_duration_s)
+            partition.apply(transition)
         else:
-            share.partition.revert(transition, now, settings)
+            settings = self._coordinator.settings(key.group_id)
+            partition.revert(transition, now, settings)
             if audit is not None:
-                audit.reverted(key, share.partition, transition, settings.lock_duration_s)
+                audit.reverted(key, partition, transition, settings.lock_duration_s)
         share.note_oldest(now)
+        return True
 
 
 async def reported_in_time(timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey]) -> Outcome:
@@ -388,4 +395,4 @@ async def reported_in_time(timers: Timers, written: Promise[Outcome], keys: Iter
 
 
 def _state_key(key: ShareKey) -> StateKey:
-    return StateKey("partition", key.group_id, key.topic_id, key.partition)
+    return StateKey("partition", *key)

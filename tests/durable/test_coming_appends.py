@@ -80,10 +80,14 @@ def test_durations_of_late_appends_count_in_the_average() -> None:
     assert not coming.is_one_due(now, now)
 
 
-def test_each_waiter_is_notified_of_each_end_once() -> None:
-    coming, reported = ComingAppends(), []
+def test_waiter_is_notified_of_the_next_end_once() -> None:
+    """It then decides whether it still waits."""
+    coming, reported = ComingAppends(), list[str]()
     coming.begin("one", 1.0)
+    coming.begin("other", 1.0)
     coming.on_end = lambda: reported.append("end")
     coming.end("one", 1.1)
     coming.end("one", 1.1)
+    coming.end("other", 1.1)
     assert reported == ["end"]
+    assert coming.on_end is None

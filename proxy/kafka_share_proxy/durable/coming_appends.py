@@ -26,7 +26,7 @@ class ComingAppends:
         self.usual_s = 0.0
         """Average seconds from `begin` to `end`."""
         self.on_end: Callable[[], None] | None = None
-        """Function to call at the end, set by the journal while an append waits."""
+        """Function to call at the next end, set by the journal while an append waits."""
         self._since: dict[object, float] = {}
         """Caller -> time of its `begin`, ascending."""
 
@@ -41,8 +41,9 @@ class ComingAppends:
         if began is None:
             return
         self._learn(now - began)
-        if self.on_end is not None:
-            self.on_end()
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
 
     def is_one_due(self, requested_at: float, now: float) -> bool:
         """True if an append requested at `requested_at` should wait for a coming one."""

@@ -277,7 +277,7 @@ class TopicJournal(Generic[K]):
             if self._may_be_late:
                 self._events.need_view()
         now = self._reactor.now()
-        if self._waits_for_coming(now):
+        if self.coming and self._waits_for_coming(now):
             return
         produces: dict[int, Produce] = {}  # by leader
         checked = sorted(self._to_check)
@@ -302,7 +302,7 @@ class TopicJournal(Generic[K]):
         """Return True if appends that could go now wait for coming ones (durable/README.md rule 34)."""
         coming = self.coming
         coming.on_end = None
-        if not coming or not self._to_check:
+        if not self._to_check:
             return False
         if self._requested_at is None:
             self._requested_at = now

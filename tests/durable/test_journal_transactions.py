@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.interfaces import OutsideRecords, TransactionalJournal
+from kafka_share_proxy.durable.journal import CHECK_MIN_S
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.durable.state_transactions import OPEN_MAX_S, OUTSIDE_BYTES_MAX, UNKNOWN_TOPIC_S
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, StateKey
@@ -90,6 +91,22 @@ class Brokers(World):
 @pytest.fixture
 def brokers() -> Brokers:
     return Brokers()
+
+
+def test_attempt_of_a_transaction_is_repeated_in_time_although_an_append_was_sent_meanwhile(brokers: Brokers) -> None:
+    """Each has its own time, and one alarm serves both."""
+    brokers.put_with()
+    transactions = brokers.links.channels[COORDINATOR, "Transaction"].requested
+    (_, _, respond) = transactions.pop()
+    brokers.put()
+    message = registry.message("MetadataResponse")
+    topic = message.MetadataResponseTopic(name="dlq", error_code=ErrorCode.LEADER_NOT_AVAILABLE, partitions=[])
+    respond(message(brokers=[], topics=[topic]))
+    brokers.loop.iterate()
+    assert len(brokers.channel("Append").requested) == 1
+    assert not transactions
+    brokers.loop.iterate(CHECK_MIN_S)
+    assert [api for api, _, _ in transactions] == [ApiKey.METADATA]
 
 
 def test_transaction_goes_to_the_coordinator_and_to_the_leaders(brokers: Brokers) -> None:

@@ -281,13 +281,17 @@ class TopicJournal(Generic[K]):
             return
         produces: dict[int, Produce] = {}  # by leader
         checked = sorted(self._to_check)
+        needs_alarm = self._may_be_late or self._alarm_at > now + SILENT_S
         for partition in checked:
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by the outcome of another partition
             if refused := producer.overdue(now):
                 self._report(partition, refused)
-            is_missing = producer.transactions.is_active and self._transactions.send(partition, producer)
+            is_missing = False
+            if producer.transactions.is_active:
+                needs_alarm = True
+                is_missing = self._transactions.send(partition, producer)
             if not self._request_for(partition, producer, produces, now) and not is_missing:
                 self._to_check.discard(partition)
         sent = 0
@@ -295,8 +299,8 @@ class TopicJournal(Generic[K]):
             self._requested_at = None
             self._produce(node_id, produce)
             sent += len(produce.batches)
-        if sent < len(checked) or self._may_be_late or self._alarm_at > now + SILENT_S:
-            self._set_alarm(checked, now)  # else it rings soon enough for the responses, and then for all else
+        if needs_alarm or sent < len(checked):  # else it rings soon enough for what was sent
+            self._set_alarm(checked, now)
 
     def _waits_for_coming(self, now: float) -> bool:
         """Return True if appends that could go now wait for coming ones (durable/README.md rule 34)."""
@@ -349,8 +353,8 @@ class TopicJournal(Generic[K]):
         """Set the alarm for retries, keep-alives and overdue appends.
 
         One alarm serves every partition that was checked since it last rang, and may ring too early. Then all
-        partitions are checked. While requests are in flight it rings every `SILENT_S`, and needs no other time unless
-        one of them fails.
+        partitions are checked. While requests are in flight it rings every `SILENT_S`, and is set again only if one of
+        them fails, or a keep-alive is due earlier.
         """
         waiting = self._to_check.union(*self._busy.values())
         idle = [self._producers.get(partition) for partition in checked if partition not in waiting]
@@ -435,26 +439,28 @@ class TopicJournal(Generic[K]):
     ) -> None:
         self._to_check |= self._busy.pop(node_id, set())
         self._under_way.appends.pop(node_id, None)
-        now, all_stored = self._reactor.now(), True
+        now, needs_alarm = self._reactor.now(), False
         for partition, producer in sent.items():
             if self._producers.get(partition) is not producer:
                 continue
             if appended is not None and partition in appended:
                 code, base_offset = appended[partition]
                 if code != NO_ERROR:
-                    all_stored = False
+                    needs_alarm = True
                     self._append_failed(node_id, partition, producer, code)
                 outcomes = producer.appended(code, base_offset, now)
             else:
-                all_stored = False
+                needs_alarm = True
                 forget(self.leaders, partition, node_id)
                 outcomes = producer.in_flight(now) if was_sent else producer.unsent(now)
             self._report(partition, outcomes)
             if producer.wants(now) is not None and self._producers.get(partition) is producer:
                 self._to_check.add(partition)
+            elif producer.append_by < self._alarm_at or producer.identify_by < self._alarm_at:
+                needs_alarm = True
         if self._to_check:
             self._schedule_check()
-        if not all_stored:
+        if needs_alarm:
             self._set_alarm(sent, now)
 
     def _append_failed(self, node_id: int, partition: int, producer: StateProducer, code: ErrorCode) -> None:

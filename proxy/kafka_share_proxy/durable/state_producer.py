@@ -127,8 +127,10 @@ class StateProducer:
     """True while a request is in flight."""
     _retry_at: float = -inf
     _retry_s: float = RETRY_MIN_S
-    _append_by: float = inf
-    _identify_by: float = inf
+    append_by: float = inf
+    """Time at which a keep-alive is due."""
+    identify_by: float = inf
+    """Time at which the renewal of the identity is due."""
     transactions: StateTransactions = field(default_factory=StateTransactions)
     _awaits_marker: bool = False
     """True if the marker of the last transaction may not be in the partition yet."""
@@ -136,8 +138,8 @@ class StateProducer:
 
     def renew_every(self, keep_alive_s: float, identity_s: float, now: float) -> None:
         self.keep_alive_s, self.identity_s = keep_alive_s, identity_s
-        self._append_by = min(self._append_by, now + keep_alive_s)
-        self._identify_by = min(self._identify_by, now + identity_s)
+        self.append_by = min(self.append_by, now + keep_alive_s)
+        self.identify_by = min(self.identify_by, now + identity_s)
 
     def limit_batches(self, message_bytes: int) -> None:
         """Limit batches. Compression does not count: the broker may decompress the batch (`compression.type`)."""
@@ -165,13 +167,13 @@ class StateProducer:
         if batch is not None:
             return AppendInTransaction if batch.is_transactional else Append
         if transactions.current is None:
-            if now >= self._identify_by or transactions.needs_new_epoch:
+            if now >= self.identify_by or transactions.needs_new_epoch:
                 return Identify
         elif transactions.to_store:
             return AppendInTransaction
         elif transactions.holds_appends:
             return None
-        return Append if self._waiting or now >= self._append_by else None
+        return Append if self._waiting or now >= self.append_by else None
 
     def next_request(self, now: float) -> Identify | Append | AppendInTransaction | None:
         """Return a request, whose result the caller reports (`identified`, `appended`, `in_flight` or `unsent`)."""
@@ -202,7 +204,7 @@ class StateProducer:
 
     def transaction_requests(self, now: float, located: Container[TopicPartition]) -> list[TransactionRequest]:
         """Return requests of a transaction, except the append of its state. See StateTransactions.requests."""
-        if self.stage is _READY and now < self._identify_by:
+        if self.stage is _READY and now < self.identify_by:
             self.transactions.start(self.producer_id, self.producer_epoch, now)
         return self.transactions.requests(now, located)
 
@@ -227,7 +229,7 @@ class StateProducer:
             return max(self._retry_at, 0.0) if self.transactions.to_store else oldest
         if self.stage is not _READY or self._batch is not None or self._waiting:
             return min(max(self._retry_at, 0.0), oldest)
-        return max(self._retry_at, min(self._append_by, self._identify_by))
+        return max(self._retry_at, min(self.append_by, self.identify_by))
 
     def identified(self, code: ErrorCode, producer_id: int, producer_epoch: int, now: float) -> list[Outcome]:
         self._take_back()
@@ -242,7 +244,7 @@ class StateProducer:
         self.transactions.new_epoch()
         self._awaits_marker = False
         self.stage = WriterStage.CHECKING if is_new else WriterStage.TAKING_OVER
-        self._identify_by = now + self.identity_s
+        self.identify_by = now + self.identity_s
         return []
 
     def appended(self, code: ErrorCode, offset: int, now: float) -> list[Outcome]:
@@ -434,7 +436,7 @@ class StateProducer:
         self._batch = None
         self._retry_s = RETRY_MIN_S
         self._sequence = (self._sequence + batch.count) % SEQUENCES
-        self._append_by = now + self.keep_alive_s
+        self.append_by = now + self.keep_alive_s
         self._awaits_marker = self._awaits_marker and batch.is_transactional
         if batch.is_takeover:
             self.stage = WriterStage.READY

@@ -162,12 +162,12 @@ class ShareWrites:
             return settled({})
         request = _WriteRequest(len(changes))
         queued_writes = [_QueuedWrite(request, key, transition, final=final) for key, transition in changes]
-        room = WAITING_MAX - self._changes_waiting
+        room = max(0, WAITING_MAX - self._changes_waiting)
         if len(queued_writes) <= room:
             self._write(queued_writes)
         else:
-            self._write(queued_writes[: max(0, room)])
-            for queued in queued_writes[max(0, room) :]:
+            self._write(queued_writes[:room])
+            for queued in queued_writes[room:]:
                 self._settle(queued, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return request.done
 

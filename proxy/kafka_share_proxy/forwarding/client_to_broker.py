@@ -7,7 +7,7 @@ from errno import EIO
 from os import strerror
 from typing import TYPE_CHECKING
 
-from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.connection_state import GATHERING, INTRODUCING, PASSING, RESUMING
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.served import injected_requests
 from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
@@ -199,7 +199,7 @@ class ClientToBroker(ClientRequests):
         self, size: int, request: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int
     ) -> int:
         """Collect a request of `size` bytes, and dispatch it when it is whole. Return where the rest begins."""
-        self._connection.state.move(ClientState.GATHERING)
+        self._connection.state.move(GATHERING)
         frame_end = at + SIZE.size + size
         if frame_end <= end:
             request_dispatch.gathered(self._connection, request, memoryview(bytearray(buffer[at:frame_end])))
@@ -210,7 +210,7 @@ class ClientToBroker(ClientRequests):
 
     def introduce(self) -> None:
         """Continue once the broker has responded to a request that requires authentication, or disconnected."""
-        self._connection.state.move(ClientState.INTRODUCING)
+        self._connection.state.move(INTRODUCING)
         self._send_batch()  # before the proxy sends its own request
         Task(injected_requests.introduced(self._connection), self._introduced, self._connection).start()
 
@@ -218,7 +218,7 @@ class ClientToBroker(ClientRequests):
         if self._connection.closed:
             return
         if task.error is None:
-            self._connection.state.move(ClientState.PASSING)
+            self._connection.state.move(PASSING)
             self.resume_soon()
         elif isinstance(task.error, Exception):
             self._connection.handler_failed(task.error)
@@ -230,13 +230,13 @@ class ClientToBroker(ClientRequests):
 
     def resume_soon(self) -> None:
         if self._unread_bytes:
-            self._connection.state.move(ClientState.RESUMING)
+            self._connection.state.move(RESUMING)
             self._connection.plane.reactor.call_in_later_iteration(self._connection, self._resume)
 
     def _resume(self) -> None:
         if self._connection.closed:
             return
-        self._connection.state.move(ClientState.PASSING)
+        self._connection.state.move(PASSING)
         remaining, self._unread_bytes = self._unread_bytes, NOTHING
         self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.later_share_ends())
 

@@ -20,7 +20,17 @@ from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.forwarding.broker_to_client import BrokerToClient
 from kafka_share_proxy.forwarding.client_software import ClientSoftware
 from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
-from kafka_share_proxy.forwarding.connection_state import FAILED, ClientState, Progress, event_of
+from kafka_share_proxy.forwarding.connection_state import (
+    CLOSED,
+    FAILED,
+    HANDSHAKING,
+    MOVING,
+    MUTED,
+    PASSING,
+    RESPONDING,
+    Progress,
+    event_of,
+)
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
@@ -44,7 +54,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.data_plane import Plane
     from kafka_share_proxy.forwarding.ports import Port
 
-_SILENT = (ClientState.HANDSHAKING, ClientState.MOVING, ClientState.CLOSED)
+_SILENT = (HANDSHAKING, MOVING, CLOSED)
 """States without requests of the proxy. A tuple: enum look-ups are slow (CPython 3.11)."""
 
 
@@ -88,7 +98,7 @@ class ForwardedConnection:
         self.is_bootstrap = port.node_id == UNKNOWN_NODE
         self.id = plane.next_id()
         self.client_host = client_host
-        self.state = Progress(ClientState.PASSING)
+        self.state = Progress(PASSING)
         self.closed = False
         self.client = PeerSocket(transport)
         self.upstream = UpstreamConnection(self)
@@ -170,7 +180,7 @@ class ForwardedConnection:
     def holds(self) -> int:
         """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer."""
         held = self.requests.held + self.responses.held + (self._local.held if self._local is not None else 0)
-        counts = self.state.now is not ClientState.RESPONDING and (self.client.has_unsent or self.upstream.has_unsent)
+        counts = self.state.now is not RESPONDING and (self.client.has_unsent or self.upstream.has_unsent)
         return held + max(self.unsent - len(self.plane.reactor.buffer), 0) if counts else held
 
     @property
@@ -252,7 +262,7 @@ class ForwardedConnection:
     def sasl_handshake_responded(self, version: int, error_code: int) -> None:
         self.sasl.handshake_responded(error_code)
         if version == 0:
-            self.state.move(ClientState.PASSING)
+            self.state.move(PASSING)
             if not error_code:
                 self.requests.raw = True
                 self.requests.go_by(NOTHING_PASSES)
@@ -321,13 +331,13 @@ class ForwardedConnection:
         return False
 
     def _serve_local(self, local: LocalRequests) -> None:
-        if self.state.now is ClientState.MUTED and self._all_responded:
+        if self.state.now is MUTED and self._all_responded:
             self.sasl.ordinary_request()  # all requests before it have their responses by now
             if self.sasl.may_send_request(self.plane.reactor.now()):
                 local.start()
             else:
                 self.end("request-refused", reason=NOT_AUTHENTICATED)
-        elif self.state.now is ClientState.RESPONDING and not self.client.has_unsent:
+        elif self.state.now is RESPONDING and not self.client.has_unsent:
             local.written()
 
     def watch(self) -> None:
@@ -346,7 +356,7 @@ class ForwardedConnection:
             return
         watched = self._ends_requests or (self._injected is not None and self._injected.are_held)
         requests.flows = reads and not watched and requests.is_straight
-        straight = not (stalls or watched or requests.is_full or state is ClientState.HANDSHAKING)
+        straight = not (stalls or watched or requests.is_full or state is HANDSHAKING)
         responses.flows = straight and responses.is_straight
 
     # moves between processes (fleet/README.md rules 22 to 25)
@@ -354,7 +364,7 @@ class ForwardedConnection:
     @property
     def is_moving(self) -> bool:
         """True while another process has the sockets too. This one does not use them."""
-        return self.state.now is ClientState.MOVING
+        return self.state.now is MOVING
 
     @property
     def is_needed(self) -> bool:
@@ -401,7 +411,7 @@ class ForwardedConnection:
         """Close both halves and notify all waiters. Logs `event` and `context`."""
         if self.closed:
             return
-        self.state.move(ClientState.CLOSED)
+        self.state.move(CLOSED)
         self.closed = True
         self.requests.flows = self.responses.flows = False
         if self._local is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_share_proxy.forwarding import client_software, sasl_user
-from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.connection_state import HANDSHAKING, PASSING
 from kafka_share_proxy.forwarding.dispatch.response_dispatch import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
 from kafka_share_proxy.forwarding.walk.broker_responses import TOKEN
@@ -23,6 +23,12 @@ from kafka_share_proxy.wire.errors import RequestRefused
 
 if TYPE_CHECKING:
     from kafka_share_proxy.forwarding.connection import ForwardedConnection
+
+
+_REFUSED, _LOCAL = Kind.REFUSE, Kind.LOCAL
+_AUTHENTICATES = (Kind.SASL_HANDSHAKE, Kind.SASL_AUTHENTICATE)
+_GATHERED = (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE)
+"""Kinds as constants for each request, as in `connection_state`."""
 
 
 class GatheredRequest(NamedTuple):
@@ -40,12 +46,12 @@ def treat(connection: ForwardedConnection, buffer: memoryview, at: int, end: int
     if connection.requests.raw and not _ends_tokens(connection, head):
         return _pass(connection, buffer, at, end, head, TOKEN)
     route = connection.plane.routes[head.name]
-    if route.kind is Kind.REFUSE:
+    if route.kind is _REFUSED:
         raise RequestRefused(route.reason)
-    if route.kind in (Kind.SASL_HANDSHAKE, Kind.SASL_AUTHENTICATE):
+    if route.kind in _AUTHENTICATES:
         return _sasl(connection, buffer, at, end, head, route)
     connection.sasl.ordinary_request()
-    if route.kind in (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE) or route.amend is not None:
+    if route.kind in _GATHERED or route.amend is not None:
         return _gather(connection, buffer, at, end, GatheredRequest(route, head))
     if route.key == ApiKey.API_VERSIONS and end - at >= head.size + SIZE.size:
         connection.note_software(client_software.read(buffer[at + SIZE.size : at + SIZE.size + head.size]))
@@ -56,13 +62,13 @@ def gathered(connection: ForwardedConnection, request: GatheredRequest, frame: m
     """Serve a gathered request here, or forward it. `frame` includes its size, is writable and not shared."""
     route = request.route
     connection.plane.reactor.iterations.doing = connection, route
-    if route.kind is Kind.LOCAL:
+    if route.kind is _LOCAL:
         connection.serve(request, frame)
     elif route.serve_here is not None and route.serve_here(frame[4:]):
         _limit(connection, request, "served_request_bytes")
         connection.serve(request, frame)
     else:
-        connection.state.move(ClientState.PASSING)
+        connection.state.move(PASSING)
         pass_whole(connection, request, frame)
 
 
@@ -118,7 +124,7 @@ def _sasl(
     connection.sasl_handshake_sent(route.version)
     upto = _pass(connection, buffer, at, end, head, SaslHandshakeResponse(route.version))
     if route.version == 0:
-        connection.state.move(ClientState.HANDSHAKING)
+        connection.state.move(HANDSHAKING)
     return upto
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.connection_state import MUTED, PASSING, RESPONDING, SERVING
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.served import injected_requests
 from kafka_share_proxy.forwarding.served.interfaces import Call
@@ -47,7 +47,7 @@ class LocalRequests:
 
         Raises LocalProtocolError if another request is being served, or none was gathered.
         """
-        self._connection.state.move(ClientState.MUTED)
+        self._connection.state.move(MUTED)
         self._started_at = time.perf_counter()
         self._request = request
         self._frame = frame
@@ -65,7 +65,7 @@ class LocalRequests:
         """Run the handler. An unreadable request ends the connection."""
         request = self._request
         assert request is not None  # noqa: S101  # muted
-        self._connection.state.move(ClientState.SERVING)
+        self._connection.state.move(SERVING)
         self._connection.plane.reactor.iterations.doing = self._connection, request.route
         self._task = Task(self._serve(request), self._handler_ended, self._connection)
         self._task.start()
@@ -86,7 +86,7 @@ class LocalRequests:
 
     def attribute_iteration(self) -> None:
         """Attribute a slow loop iteration from now on to this request, because its handler probably continues now."""
-        if self._connection.state.now is ClientState.SERVING and self._request is not None:
+        if self._connection.state.now is SERVING and self._request is not None:
             self._connection.plane.reactor.iterations.doing = self._connection, self._request.route
 
     def written(self) -> None:
@@ -167,7 +167,7 @@ class LocalRequests:
         connection, size = self._connection, len(response)
         if self._request is not None:
             connection.plane.served(self._request.route.key, time.perf_counter() - self._started_at)
-        connection.state.move(ClientState.RESPONDING)
+        connection.state.move(RESPONDING)
         self._frame = memoryview(b"")
         connection.held.update()
         self._response_bytes = size
@@ -175,6 +175,6 @@ class LocalRequests:
         connection.response(response)
 
     def _unmute(self) -> None:
-        self._connection.state.move(ClientState.PASSING)
+        self._connection.state.move(PASSING)
         self._request = None
         self._connection.requests.resume_soon()

@@ -518,7 +518,7 @@ def test_error_of_an_await_is_the_one_that_the_promise_failed_with() -> None:
 
 
 def test_an_error_is_being_handled_while_its_owner_fails() -> None:
-    """What the owner raises then has the error as its context."""
+    """An exception that the owner raises then has the error as its context."""
     handled: list[BaseException | None] = []
 
     class Failing(Party):

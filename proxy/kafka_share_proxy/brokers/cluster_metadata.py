@@ -90,7 +90,7 @@ class ClusterMetadata:
         return self._topics.get(self._names.get(topic_id, ""))
 
     def topic_by_id_since(self, topic_id: bytes, since: float) -> Topic | None:
-        """See `topic_since`."""
+        """Return the topic with this id as `topic_since` does."""
         return self.topic_since(self._names.get(topic_id, ""), since)
 
     def topics(self) -> Iterable[Topic]:

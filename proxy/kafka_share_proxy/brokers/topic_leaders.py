@@ -41,6 +41,7 @@ _BITS_WITH = frozenset(
 
 ABSENT_MAX = 1000
 _NEVER_ABSENT = (-inf, 0)
+"""Time and error code for a topic that the broker has not hidden."""
 TOPIC_LENGTH_MAX = 249
 """Maximum length of a topic name (org.apache.kafka.common.internals.Topic)."""
 

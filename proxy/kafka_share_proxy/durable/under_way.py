@@ -32,7 +32,7 @@ class Produce(NamedTuple):
 
     channel: Channel
     producers: dict[int, StateProducer]
-    """By partition, as `batches`."""
+    """Producers by partition, as in `batches`."""
     batches: dict[int, bytes]
 
 

@@ -346,11 +346,11 @@ class ForwardedConnection:
         if not state.uses_sockets:
             return
         client, broker, requests, responses = self.client, self.upstream.socket, self.requests, self.responses
-        stalls, reads = client.has_unsent, state.reads_requests and self.reads_client
+        stalls, reads = client.has_unsent, self.reads_client
         client.want((READ if reads else PEER_LEFT if state.is_muted else 0) | (WRITE if stalls else 0))
         if broker is None or not broker.is_open:
             return
-        broker.want((0 if stalls or responses.is_paused else READ) | (WRITE if broker.has_unsent else 0))
+        broker.want((READ if self.reads_broker else 0) | (WRITE if broker.has_unsent else 0))
         if state.is_muted:
             requests.flows = responses.flows = False
             return

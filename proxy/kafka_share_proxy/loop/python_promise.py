@@ -133,7 +133,7 @@ class Promise(Generic[T]):
         return self._by_owner
 
     def _of(self, owner: CallbackOwner) -> list[_Entry]:
-        """Return the list of an owner's remaining callbacks, which may be extended. Only for settled promises."""
+        """Return the list of an owner's remaining callbacks, which may be extended. The promise must be settled."""
         if self._by_owner is None and (not self._callbacks or self._callbacks[0][0] is owner):
             return self._callbacks
         by_owner = self._split() if self._by_owner is None else self._by_owner

@@ -150,7 +150,7 @@ class ShareWrites:
         self.audit = audit
         self._observe_write = observe_write
         self._lanes = defaultdict[int, _Lane](_Lane)
-        """By partition of the state topic."""
+        """Lanes by partition of the state topic."""
         self._changes_waiting = 0
 
     def write(self, changes: Sequence[Change], *, final: bool = False) -> Promise[Outcome]:

@@ -2,14 +2,15 @@
 broker.
 
     python -m tests.bench.sharing [--rounds 3] [--records 800000] [--size 1024] [--consumers 1 4] [--state topic|memory]
-        [--kafka-proxy BINARY]
+        [--forwarding] [--kafka-proxy BINARY]
 
 Three worlds are filled alike: a 4.3 broker, which serves share groups itself; the same broker through a minimal relay
-in C, which only copies bytes; and the proxy with a 3.9 broker, which has no share groups. With a binary of
-grepplabs/kafka-proxy, built from its source, there is a fourth: the 4.3 broker through it. Rounds are interleaved; the
-rate counts from the first report on (a new group delivers nothing for its first heartbeat interval). The results are
-ratios of medians inside the run, and the CPU per record of the process that serves or relays. Next to the rate stands
-the share of the consumer with the fewest records, because a rate alone does not show who did the work.
+in C, which only copies bytes; and the proxy with a 3.9 broker, which has no share groups. `--forwarding` adds the 4.3
+broker through this proxy, and a binary of grepplabs/kafka-proxy, built from its source, the same through that. Rounds
+are interleaved; the rate counts from the first report on (a new group delivers nothing for its first heartbeat
+interval). The results are ratios of medians inside the run, and the CPU per record of the process that serves or
+relays. Next to the rate stands the share of the consumer with the fewest records, because a rate alone does not show
+who did the work.
 
 The bound on CPU, 1.3 us, is what kafka-proxy spent on forwarding the same traffic where it was set; microseconds of two
 machines are not to be compared. If kafka-proxy takes part, its CPU in this run is the bound.
@@ -67,6 +68,8 @@ MUST = 0.8
 CPU_MUST_US = 1.3
 """CPU of the proxy a record of 1 KiB, where kafka-proxy does not say in the same run what the machine makes of it."""
 
+FORWARDING = "proxy, forwarding"
+"""This proxy, which forwards what the native broker serves."""
 FORWARDER = "kafka-proxy"
 """grepplabs/kafka-proxy, which forwards what the native broker serves."""
 
@@ -251,6 +254,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=JUDGED_BYTES, help="bytes of a record")
     parser.add_argument("--consumers", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--kafka-proxy", metavar="BINARY", help="forward to the native broker through this one as well")
+    parser.add_argument("--forwarding", action="store_true", help="forward through this proxy as well")
     parser.add_argument("--state", choices=["topic", "memory"], default="topic", help="where the proxy keeps state")
     options = parser.parse_args()
     with ExitStack() as stack:
@@ -268,6 +272,10 @@ def main() -> None:
         assert front.child is not None
         served = World("native", native.bootstrap, broker.pid)
         ours = World("proxy", front.bootstrap, front.child.pid)
+        if options.forwarding:
+            forwarding = stack.enter_context(Front(native.bootstrap, folder / "forwarding"))
+            assert forwarding.child is not None
+            relays.append(World(FORWARDING, forwarding.bootstrap, forwarding.child.pid))
         if options.kafka_proxy:
             relays.append(forwarder(stack, options.kafka_proxy, native.bootstrap, folder / "kafka-proxy.log"))
         for bootstrap in (native.bootstrap, front.bootstrap):

@@ -43,6 +43,7 @@ class BrokerToClient(BrokerResponses):
         "gathering",
         "is_paused",
         "reads_little",
+        "stream",
     )
 
     def __init__(self, connection: ForwardedConnection, transport: Transport, pending: Pending) -> None:
@@ -60,6 +61,8 @@ class BrokerToClient(BrokerResponses):
         self._is_planned = False
         """True while `call_in_later_iteration` holds `_resume`."""
         self.gathering: Gathering | None = None
+        self.stream: response_dispatch.ResponseStream | None = None
+        """Response that is forwarded in parts. Its request is the first pending one until all of it is admitted."""
 
     def ready(self, mask: int) -> None:
         """Handle events of the broker's socket: plain reads on the fast path, all else by `_event`."""
@@ -96,12 +99,14 @@ class BrokerToClient(BrokerResponses):
         self._connection.broker_left(OSError(code, strerror(code)) if code else None)
 
     def walked(self, upto: int, count: int) -> bool:
-        """Return True if all bytes are forwarded unchanged."""
+        """Return True if all bytes are forwarded as they are in the buffer now."""
         pending, buffer = self.pending, self._buffer
-        if not upto and pending and count >= RESPONSE_HEAD.size:
+        if not upto and pending and self.stream is None and count >= RESPONSE_HEAD.size:
             size, correlation_id = _head(buffer, 0)
             expected_id, expected = pending[0]
-            if correlation_id == expected_id and size + SIZE.size == count:  # one whole response, alone in the buffer
+            if correlation_id == expected_id and count < size + SIZE.size <= self.frame_max:
+                self.stream = response_dispatch.begin_stream(self._connection, expected, size)
+            elif correlation_id == expected_id and size + SIZE.size == count:  # one whole response, alone in the buffer
                 if isinstance(expected, ExpectedResponse):
                     pending.popleft()
                     return expected.on_response(bytes(buffer[:count]))
@@ -109,8 +114,11 @@ class BrokerToClient(BrokerResponses):
                     pending.popleft()
                     self._rewrite_one(expected, count)
                     return False
-        self._walk(buffer, upto, count)
-        return False
+        if self.stream is not None:
+            upto = self._advance(self.stream, buffer, upto, count)
+        if upto != count:
+            self._walk(buffer, upto, count)
+        return upto == count
 
     def sent(self, sent: int, count: int) -> None:
         if sent < 0:
@@ -151,19 +159,24 @@ class BrokerToClient(BrokerResponses):
         return memory_of(self._unread_bytes) + (0 if self.gathering is None else self.gathering.whole)
 
     def drop(self) -> None:
-        self.gathering, self._unread_bytes = None, NOTHING
+        self.gathering, self.stream, self._unread_bytes = None, None, NOTHING
 
     @property
     def owes_client(self) -> bool:
         gathering = self.gathering
-        return self.missing > 0 or (
+        return self.to_come > 0 or (
             gathering is not None and not isinstance(gathering.subject, response_dispatch.OwnResponse)
         )
 
     @property
+    def to_come(self) -> int:
+        """Bytes of a response that has begun to reach the client. Those kept here count."""
+        return self.missing + (0 if self.stream is None else self.stream.remaining)
+
+    @property
     def is_busy(self) -> bool:
         """True while a response is not processed completely, also one to a request of the proxy."""
-        return bool(self.missing or self._unread_bytes or self.gathering is not None or self.is_paused)
+        return bool(self.to_come or self._unread_bytes or self.gathering is not None or self.is_paused)
 
     def _event(self, mask: int) -> None:
         connection = self._connection
@@ -275,6 +288,12 @@ class BrokerToClient(BrokerResponses):
                 continue
             if self.gathering is not None:
                 at = self._gather(self.gathering, buffer, pieces, at, end)
+            elif self.stream is not None:
+                upto = self._advance(self.stream, buffer, at, end)
+                if upto == at:
+                    break
+                pieces.append(buffer[at:upto])
+                at = upto
             else:
                 response = self.peek(buffer, at, end)
                 if response is None:
@@ -294,6 +313,10 @@ class BrokerToClient(BrokerResponses):
             upto = self.admit(response.size, at, end)
             pieces.append(buffer[at:upto])
             return upto
+        if frame_end > end:
+            self.stream = response_dispatch.begin_stream(self._connection, response.expected, response.size)
+            if self.stream is not None:
+                return at
         limit = self._connection.plane.limits.collected_bytes
         if response.size > limit:
             raise RemoteProtocolError(
@@ -310,6 +333,15 @@ class BrokerToClient(BrokerResponses):
             return at
         self._deliver(response.expected, buffer[at:frame_end], pieces)
         return frame_end
+
+    def _advance(self, stream: response_dispatch.ResponseStream, buffer: memoryview, at: int, end: int) -> int:
+        """Return up to where buffer[at:end] can be forwarded. `at`: more bytes are needed."""
+        after = at + stream.advance(buffer[at:end])
+        if not stream.remaining:
+            self.pending.popleft()
+            self.stream = None
+        self.missing = max(after - end, 0)
+        return min(after, end)
 
     def _gather(self, gathering: Gathering, buffer: memoryview, pieces: list[Data], at: int, end: int) -> int:
         upto = gathering.add(buffer, at, end)

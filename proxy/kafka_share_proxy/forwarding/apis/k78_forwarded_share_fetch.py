@@ -1,15 +1,16 @@
 """ShareFetch (key 78) served by the brokers (forwarding/README.md rule 26).
 
-Its response names new leaders after the records, so it cannot be forwarded as it arrives.
+Its response names new leaders after the records. While the audit reads it, it is collected whole.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 
-from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
-from kafka_share_proxy.forwarding.dispatch.routes import Amend
-from kafka_share_proxy.forwarding.rewriting.address_rewriting import drop_node_endpoints
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
+from kafka_share_proxy.forwarding.dispatch.routes import Amend, Rewrite
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import drop_node_endpoints, rewriter
+from kafka_share_proxy.forwarding.rewriting.share_fetch_stream import ShareFetchRewriter
 from kafka_share_proxy.wire.codec import prefixes
 from kafka_share_proxy.wire.codec.prefixes import PlaceOf
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -35,8 +36,13 @@ def limit_max_bytes(version: int, collected_bytes: int) -> Amend:
     return amend
 
 
+def _rewrite(version: int, parts: RewritingParts) -> Rewrite:
+    return ShareFetchRewriter(rewriter(KEY, version, parts.book, drop_node_endpoints), version)
+
+
 API = ForwardedApi(
     key=KEY,
     repair=drop_node_endpoints,
+    rewrite=_rewrite,
     amend=lambda version, parts: limit_max_bytes(version, parts.limits.collected_bytes),
 )

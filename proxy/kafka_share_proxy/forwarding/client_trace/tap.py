@@ -35,7 +35,7 @@ class Tap:
         requests, responses = connection.requests, connection.responses
         gathering = requests.gathering
         self._requests = FrameCollector(requests.missing if gathering is None else gathering.missing, FRAME_BYTES_MAX)
-        self._responses = FrameCollector(connection.client.unsent + responses.missing, FRAME_BYTES_MAX)
+        self._responses = FrameCollector(connection.client.unsent + responses.to_come, FRAME_BYTES_MAX)
         self._exchanges = Exchanges(lambda: connection.requests.raw, lambda: connection.plane.routes)
         self._is_readable = True
         """False after bytes that could not be decoded: nothing after them is traced."""

@@ -86,6 +86,27 @@ class Rewrites(Treatment, Protocol):
     def rewrite(self) -> Rewrite: ...
 
 
+class ResponseStream(Protocol):
+    """Response that is forwarded while it arrives (rewriting/share_fetch_stream.py)."""
+
+    @property
+    def remaining(self) -> int:
+        """Bytes of the response that `advance` has not passed."""
+
+    def advance(self, data: memoryview) -> int:
+        """Return how many bytes can be forwarded from the start of `data` on, where the last call stopped.
+
+        They may be more than `data` has. 0: more bytes are needed first. Raises RemoteProtocolError.
+        """
+
+
+def begin_stream(connection: ForwardedConnection, expected: object, size: int) -> ResponseStream | None:
+    """Return the stream of a response of `size` bytes. None if the response must be collected."""
+    begin = getattr(getattr(expected, "rewrite", None), "begin", None)
+    stream: ResponseStream | None = None if begin is None else begin(size, connection.context)
+    return stream
+
+
 def deliver(connection: ForwardedConnection, expected: object, frame: memoryview) -> bytes | memoryview | None:
     """Return the bytes for the client, if any."""
     if isinstance(expected, ExpectedResponse):

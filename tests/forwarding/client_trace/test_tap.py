@@ -13,6 +13,8 @@ from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.walk import pump
 from kafka_share_proxy.loop.transports import PlainTransport
 
+from tests.forwarding.apis.test_k78_forwarded_share_fetch import connected as share_fetch_sent
+from tests.forwarding.apis.test_k78_forwarded_share_fetch import share_fetch_response, share_fetch_world
 from tests.forwarding.client_trace.test_client_trace import ADDRESS, connected, exchanged, summaries
 from tests.forwarding.plane_world import FETCH, LIST, World, request, response, world
 from tests.forwarding.served.test_synchronous_fast_path import Taken, taking
@@ -96,6 +98,20 @@ def test_a_trace_begins_after_the_response_that_the_client_has_not_accepted() ->
         w.plane.client_trace.begin(ADDRESS, TraceLimits())
         broker.send(large[sent:])
         client.expect(large)
+        exchanged(client, broker, 51)
+        assert summaries(w) == ["> Heartbeat 51", "< Heartbeat 51"]
+
+
+@pytest.mark.parametrize("come", [100, 300_000, 600_100])
+def test_a_trace_begins_after_a_share_fetch_response_that_is_forwarded_in_parts(come: int) -> None:
+    with share_fetch_world() as w:
+        client, broker = share_fetch_sent(w)
+        whole = share_fetch_response(9, 300_000)
+        broker.send(whole[:come])
+        w.iterate_until(lambda: only(w).responses.is_busy)
+        w.plane.client_trace.begin(ADDRESS, TraceLimits())
+        broker.send(whole[come:])
+        client.expect(whole)
         exchanged(client, broker, 51)
         assert summaries(w) == ["> Heartbeat 51", "< Heartbeat 51"]
 

@@ -104,9 +104,8 @@ class BrokerToClient(BrokerResponses):
         if not upto and pending and self.stream is None and count >= RESPONSE_HEAD.size:
             size, correlation_id = _head(buffer, 0)
             expected_id, expected = pending[0]
-            if correlation_id == expected_id and count < size + SIZE.size <= self.frame_max:
-                self.stream = response_dispatch.begin_stream(self._connection, expected, size)
-            elif correlation_id == expected_id and size + SIZE.size == count:  # one whole response, alone in the buffer
+            frame_end = size + SIZE.size
+            if correlation_id == expected_id and frame_end == count:  # one whole response, alone in the buffer
                 if isinstance(expected, ExpectedResponse):
                     pending.popleft()
                     return expected.on_response(bytes(buffer[:count]))
@@ -114,6 +113,8 @@ class BrokerToClient(BrokerResponses):
                     pending.popleft()
                     self._rewrite_one(expected, count)
                     return False
+            elif correlation_id == expected_id and count < frame_end <= self.frame_max:
+                self.stream = response_dispatch.begin_stream(self._connection, expected, size)
         if self.stream is not None:
             upto = self._advance(self.stream, buffer, upto, count)
         if upto != count:

@@ -105,9 +105,12 @@ def test_records_are_forwarded_before_they_have_arrived() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 5000])
-@pytest.mark.parametrize("tags", [(), UNKNOWN_TAGS])
-def test_acquired_records_of_any_number_are_passed(count: int, tags: Any) -> None:
-    acquired = [RESPONSE.AcquiredRecords(first_offset=n, last_offset=n, unknown_tags=tags) for n in range(count)]
+@pytest.mark.parametrize("tagged_every", [1, 2, 3, 1 << 20])
+def test_acquired_records_of_any_number_are_passed(count: int, tagged_every: int) -> None:
+    """With tags in every entry, in some, or in the last alone."""
+    acquired = [RESPONSE.AcquiredRecords(first_offset=n, last_offset=n) for n in range(count)]
+    for entry in (*acquired[::tagged_every][1:], acquired[-1]):
+        entry.unknown_tags = UNKNOWN_TAGS
     partitions = [RESPONSE.PartitionData(records=b"r" * 70_000, acquired_records=acquired)] * 2
     frame = framed(2, RESPONSE(responses=[RESPONSE.ShareFetchableTopicResponse(partitions=partitions)]))
     pieces = [random.Random(count).randrange(1, 9000) for _ in range(60)]

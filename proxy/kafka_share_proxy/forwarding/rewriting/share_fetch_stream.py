@@ -130,10 +130,12 @@ class ShareFetchStream:
         return at
 
     def _acquired_records(self, data: memoryview, at: int) -> int:
-        """Pass entries without tags together."""
-        count = min(self._acquired, (len(data) - at) // _ACQUIRED)
+        """Pass the next entries without tags together, or one with tags."""
+        received = min(self._acquired, (len(data) - at) // _ACQUIRED)
+        tags = bytes(data[at + _ACQUIRED_FIELDS : at + received * _ACQUIRED : _ACQUIRED])
+        count = len(tags) - len(tags.lstrip(_NO_TAGS))
         after = at + count * _ACQUIRED
-        if not count or any(data[at + _ACQUIRED_FIELDS : after : _ACQUIRED]):
+        if not count:
             count, after = 1, self._after_tags(data, at + _ACQUIRED_FIELDS)
         self._acquired -= count
         if not self._acquired:

@@ -76,6 +76,21 @@ def closed(number: int) -> Any:
     return registry.message("PeerClosed")(connection_id=number)
 
 
+def test_an_end_with_unread_messages_is_reported_as_any_other() -> None:
+    """The kernel then resets the connection."""
+
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        right.send(b"unread")
+        a.link.close("enough")
+        await until(lambda: b.ended)
+        assert b.user.reasons == ["the other proxy closed the link"]
+
+    play(test)
+
+
 def test_messages_pass_and_the_end_is_reported_to_both() -> None:
     async def test(reactor: Reactor) -> None:
         left, right = socket.socketpair()

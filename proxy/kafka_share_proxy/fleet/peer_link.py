@@ -150,7 +150,7 @@ class PeerLink:
                     sent_bytes = self._transport.send(waiting)
             except BlockingIOError:
                 break
-            except BrokenPipeError:  # the end of the stream was not read yet
+            except ConnectionError:  # the end of the stream was not read yet
                 self.close(CLOSED_BY_PEER)
                 return
             del self._unsent[:sent_bytes]
@@ -165,12 +165,8 @@ class PeerLink:
     def _receive(self) -> None:
         buffer = self._reactor.buffer
         for _ in range(READS_MAX):
-            try:
-                size = self._transport.recv_into(buffer)
-            except BlockingIOError:
-                return
+            size = self._received_bytes(buffer)
             if not size:
-                self.close(CLOSED_BY_PEER)
                 return
             self._received_at = self._reactor.now()
             for message in self.protocol.receive_data(bytes(buffer[:size])):
@@ -189,6 +185,18 @@ class PeerLink:
             self._queue(self.protocol.outgoing())
             if size < len(buffer):
                 return
+
+    def _received_bytes(self, buffer: memoryview) -> int:
+        """Receive. Return 0 if there is nothing now, or the link has ended."""
+        try:
+            size = self._transport.recv_into(buffer)
+        except BlockingIOError:
+            return 0
+        except ConnectionError:  # the other side has not read all that was sent
+            size = 0
+        if not size:
+            self.close(CLOSED_BY_PEER)
+        return size
 
     def _report_unknown_kinds(self) -> None:
         """Report messages of later versions that were skipped, each kind once."""

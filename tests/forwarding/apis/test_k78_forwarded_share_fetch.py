@@ -104,7 +104,7 @@ def sent_in_pieces(plane_world, broker, data: bytes, piece: int) -> None:
 def test_a_response_is_forwarded_while_it_arrives_and_requests_after_it_get_theirs(records, piece):
     with share_fetch_world(limits=Limits(collected_bytes=100_000)) as w:
         client, broker = connected(w)
-        whole = share_fetch_response(9, min(records, 100 * piece))
+        whole = share_fetch_response(9, min(records, 20 * piece))
         following = plane_request(FETCH, 11, 10)
         client.send(following)
         broker.expect(following)
@@ -121,7 +121,7 @@ def test_a_response_is_forwarded_while_it_arrives_and_requests_after_it_get_thei
 def test_no_address_of_a_broker_passes_in_a_response_that_arrives_in_pieces(piece):
     with share_fetch_world() as w:
         client, broker = connected(w)
-        whole = share_fetch_response(9, min(600_000, 100 * piece), nodes=2)
+        whole = share_fetch_response(9, min(600_000, 20 * piece), nodes=2)
         sent_in_pieces(w, broker, whole[:-1], piece)
         broker.send(whole[-1:])
         received = client.receive(len(whole))

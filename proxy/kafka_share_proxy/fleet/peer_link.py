@@ -187,7 +187,7 @@ class PeerLink:
                 return
 
     def _received_bytes(self, buffer: memoryview) -> int:
-        """Receive. Return 0 if there is nothing now, or the link has ended."""
+        """Receive bytes. Return their number: 0 if there are none now, or the link has ended."""
         try:
             size = self._transport.recv_into(buffer)
         except BlockingIOError:

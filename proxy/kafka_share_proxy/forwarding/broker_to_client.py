@@ -114,7 +114,7 @@ class BrokerToClient(BrokerResponses):
                     self._rewrite_one(expected, count)
                     return False
             elif correlation_id == expected_id and count < frame_end <= self.frame_max:
-                self.stream = response_dispatch.begin_stream(self._connection, expected, size)
+                self.stream = response_dispatch.begin_stream(expected, size)
         if self.stream is not None:
             upto = self._advance(self.stream, buffer, upto, count)
         if upto != count:
@@ -315,7 +315,7 @@ class BrokerToClient(BrokerResponses):
             pieces.append(buffer[at:upto])
             return upto
         if frame_end > end:
-            self.stream = response_dispatch.begin_stream(self._connection, response.expected, response.size)
+            self.stream = response_dispatch.begin_stream(response.expected, response.size)
             if self.stream is not None:
                 return at
         limit = self._connection.plane.limits.collected_bytes

@@ -1,5 +1,7 @@
 """A forwarded ShareFetch: MaxBytes of the request, and the response, which is forwarded while it arrives."""
 
+from contextlib import suppress
+
 import pytest
 from kafka_share_proxy.forwarding.apis.k78_forwarded_share_fetch import limit_max_bytes
 from kafka_share_proxy.forwarding.dispatch import route_table
@@ -157,8 +159,14 @@ def test_a_response_that_cannot_be_read_ends_the_connection_with_a_reason():
 def test_a_client_that_reads_nothing_within_a_response_gets_all_of_it_later():
     with share_fetch_world() as w:
         client, broker = connected(w)
-        whole = share_fetch_response(9, 6_000_000, nodes=1)
-        broker.send(whole)  # the client reads only while the broker's bytes are not taken
+        whole, sent = share_fetch_response(9, 6_000_000, nodes=1), 0
+        (connection,) = w.plane._connections.values()
+        while not connection.client.has_unsent:
+            with suppress(BlockingIOError):
+                sent += broker.sock.send(whole[sent : sent + (64 << 10)])
+            w.iterate()
+        assert sent < len(whole)
+        broker.send(whole[sent:])
         received = client.receive(len(whole))
         assert received[:17_000_000] == whole[:17_000_000]
         assert HIDDEN.encode() not in received

@@ -17,7 +17,7 @@ from kafka_share_proxy.forwarding.rewriting.share_fetch_stream import (
     ELEMENT_BYTES_MAX,
     ShareFetchRewriter,
     ShareFetchStream,
-    resized,
+    padded,
 )
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
@@ -31,6 +31,7 @@ VERSIONS = range(registry.versions(78)[0], registry.versions(78)[1] + 1)
 CONTEXT = Context(node_id=1)
 HIDDEN = "broker-3.internal.example"
 """Host of each broker, which no client may see."""
+SHORT = "proxy"
 
 
 def sample(seed: object, version: int, *, tags: bool = True) -> Any:
@@ -39,8 +40,8 @@ def sample(seed: object, version: int, *, tags: bool = True) -> Any:
     return message
 
 
-def endpoint(node_id: int, rack: str | None = None) -> Any:
-    return RESPONSE.NodeEndpoint(node_id=node_id, host=HIDDEN, port=9092, rack=rack)
+def endpoint(node_id: int, rack: str | None = None, *, host: str = HIDDEN, port: int = 9092) -> Any:
+    return RESPONSE.NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
 
 
 def book(host: str, known: Sequence[int] = (1, 2, 3)) -> AddressBook:
@@ -48,7 +49,7 @@ def book(host: str, known: Sequence[int] = (1, 2, 3)) -> AddressBook:
 
 
 def share_fetch_rewriter(version: int, addresses: AddressBook) -> ShareFetchRewriter:
-    return ShareFetchRewriter(rewriter(78, version, addresses, drop_node_endpoints), version)
+    return ShareFetchRewriter(rewriter(78, version, addresses, drop_node_endpoints), version, addresses)
 
 
 def framed(version: int, message: Any) -> bytes:
@@ -59,7 +60,7 @@ def decoded(version: int, frame: bytes) -> Any:
     return frames.decode_response(78, version, memoryview(frame)[4:])[1]
 
 
-def unchanged(_: bytes) -> bytes | None:
+def unchanged(_: bytes) -> bytes:
     raise AssertionError("there are no addresses to rewrite")
 
 
@@ -123,18 +124,19 @@ def test_acquired_records_of_any_number_are_passed(count: int, tagged_every: int
 def test_addresses_are_rewritten_in_place_or_dropped(
     version: int, host: str, seed: int, pieces: list[int], nodes: list[int]
 ) -> None:
-    """As in a whole response if they fit, and otherwise dropped. Node 4 has no listener."""
+    """They are those of a whole response if they fit, and none otherwise. Node 4 has no listener."""
     message = sample(seed, version, tags=bool(seed % 2))
     message.node_endpoints = [endpoint(node, (None, "", "rack-1")[(seed + node) % 3]) for node in nodes]
     frame, whole = framed(version, message), share_fetch_rewriter(version, book(host))
-    sent = forwarded(share_fetch_rewriter(version, book(host)).begin(len(frame) - 4, CONTEXT), frame, pieces)
+    sent = forwarded(share_fetch_rewriter(version, book(host)).begin(len(frame) - 4), frame, pieces)
     assert len(sent) == len(frame)
     assert HIDDEN.encode() not in sent.replace(host.encode(), b"") or HIDDEN in host
     rewritten = whole(memoryview(frame)[4:], CONTEXT)
     expected, received = decoded(version, bytes(rewritten or frame)), decoded(version, sent)
     assert received.node_endpoints in (expected.node_endpoints, [])
-    if not message.unknown_tags and len(rewritten or frame) in (len(frame), *range(len(frame) - 3)):
+    if len(rewritten or frame) in (len(frame), *range(len(frame) - 2)):
         assert received.node_endpoints == expected.node_endpoints
+    assert set(expected.unknown_tags) <= set(received.unknown_tags)
     expected.node_endpoints = received.node_endpoints = []
     expected.unknown_tags = received.unknown_tags = ()
     assert received == expected
@@ -144,25 +146,46 @@ def test_an_address_of_the_same_length_keeps_everything() -> None:
     message = RESPONSE(node_endpoints=[endpoint(2)], unknown_tags=UNKNOWN_TAGS)
     same = "x" * len(HIDDEN)
     frame = framed(2, message)
-    sent = forwarded(share_fetch_rewriter(2, book(same)).begin(len(frame) - 4, CONTEXT), frame, [30])
+    sent = forwarded(share_fetch_rewriter(2, book(same)).begin(len(frame) - 4), frame, [30])
     message.node_endpoints[0].host, message.node_endpoints[0].port = same, 20002
     assert sent == framed(2, message)
 
 
-@pytest.mark.parametrize("dropped", [*range(400), 16_381, 16_382, 16_383, 16_384, 16_385, 16_386, 16_387, 40_000])
-def test_any_number_of_bytes_can_be_replaced(dropped: int) -> None:
-    """By a tagged field, or by dropping the addresses: an entry has at least 12 bytes."""
-    entries = [RESPONSE.NodeEndpoint(node_id=1, host="h", port=1)]
-    ending = framed(2, RESPONSE(node_endpoints=entries))[-14:]
-    result = resized(ending, len(ending) + dropped, has_tags=False)
-    assert len(result) == len(ending) + dropped
-    received = decoded(2, framed(2, RESPONSE())[:-2] + result)
-    assert received.node_endpoints == ([] if dropped in (1, 2) else entries)
-    assert all(not any(value) for _, value in received.unknown_tags)
+@pytest.mark.parametrize("unused", [*range(400), 16_381, 16_382, 16_383, 16_384, 16_385, 16_386, 16_387, 40_000])
+@pytest.mark.parametrize("tags", [(), UNKNOWN_TAGS])
+def test_any_number_of_bytes_but_one_or_two_is_filled_by_a_tagged_field(unused: int, tags: Any) -> None:
+    message = RESPONSE(node_endpoints=[endpoint(1)], unknown_tags=tags)
+    codec = registry.response(78, 2)
+    size = len(codec.encode(message)) + unused
+    result = padded(codec, message, size)
+    if unused in (1, 2):
+        assert result is None
+        return
+    assert len(result) == size
+    received = codec.decode(result)
+    assert received.node_endpoints == message.node_endpoints
+    assert set(tags) <= set(received.unknown_tags)
+    assert all(not any(value) for _, value in set(received.unknown_tags) - set(tags))
+
+
+@pytest.mark.parametrize("shorter", [*range(16), 127, 128, 129, 130, 131, 132, 133, 134, 135])
+@pytest.mark.parametrize("tags", [(), UNKNOWN_TAGS])
+def test_a_shorter_address_replaces_a_longer_one(shorter: int, tags: Any) -> None:
+    """By a tagged field, or by dropping it: an entry has at least 11 bytes."""
+    message = RESPONSE(node_endpoints=[endpoint(1)], unknown_tags=tags)
+    message.node_endpoints[0].host = SHORT + "h" * shorter
+    frame = framed(2, message)
+    sent = forwarded(share_fetch_rewriter(2, book(SHORT)).begin(len(frame) - 4), frame, [9])
+    assert len(sent) == len(frame)
+    received = decoded(2, sent)
+    unused = len(frame) - len(framed(2, RESPONSE(node_endpoints=[endpoint(1, host=SHORT)], unknown_tags=tags)))
+    expected = [] if unused in (1, 2) else [endpoint(1, host=SHORT, port=20001)]
+    assert received.node_endpoints == expected
+    assert set(tags) <= set(received.unknown_tags)
 
 
 def reads(frame: bytes, pieces: Sequence[int] = ()) -> Callable[[], bytes]:
-    return lambda: forwarded(ShareFetchStream(len(frame) - 4, lambda _: None), frame, pieces)
+    return lambda: forwarded(ShareFetchStream(len(frame) - 4, lambda ending: ending), frame, pieces)
 
 
 @given(seed=st.integers(0, 1 << 32), cut=st.integers(1, 400))
@@ -195,5 +218,5 @@ def test_an_element_that_is_too_long_to_be_kept_is_refused() -> None:
 def test_the_upstream_address_is_learned_as_from_a_whole_response() -> None:
     addresses = book("proxy")
     frame = framed(2, RESPONSE(node_endpoints=[endpoint(3)]))
-    forwarded(share_fetch_rewriter(2, addresses).begin(len(frame) - 4, CONTEXT), frame, [20])
+    forwarded(share_fetch_rewriter(2, addresses).begin(len(frame) - 4), frame, [20])
     assert addresses.advertise(3, Address(HIDDEN, 9092)) == Address("proxy", 20003)

@@ -37,7 +37,7 @@ def limit_max_bytes(version: int, collected_bytes: int) -> Amend:
 
 
 def _rewrite(version: int, parts: RewritingParts) -> Rewrite:
-    return ShareFetchRewriter(rewriter(KEY, version, parts.book, drop_node_endpoints), version)
+    return ShareFetchRewriter(rewriter(KEY, version, parts.book, drop_node_endpoints), version, parts.book)
 
 
 API = ForwardedApi(

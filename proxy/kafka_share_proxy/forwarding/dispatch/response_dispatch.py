@@ -100,10 +100,10 @@ class ResponseStream(Protocol):
         """
 
 
-def begin_stream(connection: ForwardedConnection, expected: object, size: int) -> ResponseStream | None:
+def begin_stream(expected: object, size: int) -> ResponseStream | None:
     """Return the stream of a response of `size` bytes. None if the response must be collected."""
     begin = getattr(getattr(expected, "rewrite", None), "begin", None)
-    stream: ResponseStream | None = None if begin is None else begin(size, connection.context)
+    stream: ResponseStream | None = None if begin is None else begin(size)
     return stream
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Rewrite
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import drop_node_endpoints
+from kafka_share_proxy.wire.codec.compiler import Codec
 from kafka_share_proxy.wire.codec.frame_sizes import RESPONSE_HEAD, SIZE
 from kafka_share_proxy.wire.codec.primitives import read_uvarint, skip_tags, uvarint
 from kafka_share_proxy.wire.definitions import messages, registry
@@ -30,31 +33,44 @@ _MESSAGE = _INT32 + _INT16
 _ACKNOWLEDGE_MESSAGE = _MESSAGE + 1 + _INT16
 _PARTITION_HEAD = _ACKNOWLEDGE_MESSAGE + 1 + 2 * _INT32 + 1
 """Bytes of a partition before its records, with neither messages nor tags, and the positions of the messages in it."""
-_NO_TAGS, _NO_ENDPOINTS = b"\0", b"\1"
+_NO_TAGS = b"\0"
+_NO_ENDPOINTS_NO_TAGS = b"\1" + _NO_TAGS
 
 
 class ShareFetchRewriter:
     """Rewriter of ShareFetch responses of one version: whole ones, and those that arrive in pieces."""
 
-    __slots__ = ("_rewrite", "_version")
+    __slots__ = ("_book", "_rewrite", "_version")
 
-    def __init__(self, rewrite: Rewrite, version: int) -> None:
+    def __init__(self, rewrite: Rewrite, version: int, book: AddressBook) -> None:
+        """`rewrite`: rewriter of whole responses."""
         self._rewrite = rewrite
         self._version = version
+        self._book = book
 
     def __call__(self, frame: memoryview, context: Context) -> bytes | None:
         return self._rewrite(frame, context)
 
-    def begin(self, size: int, context: Context) -> ShareFetchStream:
+    def begin(self, size: int) -> ShareFetchStream:
         """Return the stream of a response of `size` bytes, without those of the size."""
-        return ShareFetchStream(size, lambda ending: self._ending(ending, context))
+        return ShareFetchStream(size, self._ending)
 
-    def _ending(self, ending: bytes, context: Context) -> bytes | None:
-        """Return the rewritten end of a response, from NodeEndpoints on. None: it stays as it is."""
-        empty = registry.codec_of(messages.ShareFetchResponse, self._version).encode(messages.ShareFetchResponse())
-        head = bytes(_INT32) + _NO_TAGS + empty[: -len(_NO_ENDPOINTS + _NO_TAGS)]
-        frame = self._rewrite(memoryview(head + ending), context)
-        return None if frame is None else bytes(frame[SIZE.size + len(head) :])
+    def _ending(self, ending: bytes) -> bytes:
+        """Return the end of a response, from NodeEndpoints on, rewritten in as many bytes. Raises RemoteProtocolError.
+
+        NodeEndpoints are dropped if they do not fit.
+        """
+        codec = registry.codec_of(messages.ShareFetchResponse, self._version)
+        head = codec.encode(messages.ShareFetchResponse())[: -len(_NO_ENDPOINTS_NO_TAGS)]
+        response = codec.decode(head + ending)
+        drop_node_endpoints(response, self._book)
+        rewritten = padded(codec, response, len(head + ending))
+        if rewritten is None:
+            response.node_endpoints = []
+            rewritten = padded(codec, response, len(head + ending))
+        if rewritten is None:
+            raise RemoteProtocolError(f"NodeEndpoints of {len(ending)} bytes")  # each has at least 11
+        return rewritten[len(head) :]
 
 
 class ShareFetchStream:
@@ -62,8 +78,8 @@ class ShareFetchStream:
 
     __slots__ = ("_acquired", "_element", "_is_over", "_partitions", "_rewrite", "_topics", "remaining")
 
-    def __init__(self, size: int, rewrite: Callable[[bytes], bytes | None]) -> None:
-        """`rewrite`: see ShareFetchRewriter._ending."""
+    def __init__(self, size: int, rewrite: Callable[[bytes], bytes]) -> None:
+        """`rewrite`: rewrites the end of the response, from NodeEndpoints on, in as many bytes."""
         self.remaining = size + SIZE.size
         """Bytes of the response that `advance` has not passed."""
         self._rewrite = rewrite
@@ -158,20 +174,9 @@ class ShareFetchStream:
         if endpoints:
             if len(data) < self.remaining:
                 raise IndexError
-            ending = bytes(data[at:])
-            rewritten = self._rewrite(ending)
-            if rewritten is not None:
-                data[at:] = resized(rewritten, len(ending), has_tags=self._has_tags(data, at))
+            data[at:] = self._rewrite(bytes(data[at:]))
         self._is_over = True
         return self.remaining
-
-    def _has_tags(self, data: memoryview, at: int) -> bool:
-        """Return True if the response ends with tagged fields."""
-        endpoints, at = _count(data, at)
-        for _ in range(endpoints):
-            at = _after_string(data, at + _INT32)
-            at = self._after_tags(data, _after_string(data, at + _INT32))
-        return bytes(data[at:]) != _NO_TAGS
 
     def _after_tags(self, data: memoryview, at: int) -> int:
         if not data[at]:
@@ -182,29 +187,21 @@ class ShareFetchStream:
         return at
 
 
-def resized(ending: bytes, size: int, *, has_tags: bool) -> bytes:
-    """Return the end of a response, from NodeEndpoints on, in `size` bytes. Without NodeEndpoints if they do not fit.
+def padded(codec: Codec[messages.ShareFetchResponse], response: messages.ShareFetchResponse, size: int) -> bytes | None:
+    """Encode a response in `size` bytes: with one more tagged field if it has fewer.
 
-    `has_tags`: it ends with tagged fields. They are kept only if `ending` has the right size already.
+    None if it has more, or only one or two fewer.
     """
-    if len(ending) == size:
-        return ending
-    padding = None if has_tags else _padding(size - len(ending) + len(_NO_TAGS))
-    if padding is not None:
-        return ending[: -len(_NO_TAGS)] + padding
-    padding = _padding(size - len(_NO_ENDPOINTS))
-    if padding is None:
-        raise RemoteProtocolError(f"NodeEndpoints of {size} bytes")  # each has at least 12
-    return _NO_ENDPOINTS + padding
-
-
-def _padding(size: int) -> bytes | None:
-    """Return a section of one tagged field in `size` bytes. None if there is none of this size."""
-    for tag in map(uvarint, PADDING_TAGS):
+    encoded = codec.encode(response)
+    unused = size - len(encoded)
+    if not unused:
+        return encoded
+    for tag in PADDING_TAGS:
         for size_bytes in (1, 2, 3):
-            value_bytes = size - 1 - len(tag) - size_bytes
+            value_bytes = unused - len(uvarint(tag)) - size_bytes
             if value_bytes >= 0 and len(uvarint(value_bytes)) == size_bytes:
-                return b"".join((b"\1", tag, uvarint(value_bytes), bytes(value_bytes)))
+                response.unknown_tags += ((tag, bytes(value_bytes)),)
+                return codec.encode(response)
     return None
 
 

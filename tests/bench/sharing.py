@@ -73,9 +73,10 @@ WINDOW = (0.5, 0.95)
 """Rate and CPU count from this share of the records on, until this one: the last records are not in all consumers."""
 SAMPLE_S = 0.05
 CLIENT_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
-"""Java's second compiler takes 3 to 5 us of CPU a record from sixteen consumers of a million records on two cores, more
-than the consumers themselves, and still 1 to 3 us after three millions. A native broker shows less of it: a new group
-waits longer there for its first record, and the tool is compiled meanwhile."""
+"""Java's second compiler takes 3 to 5 us of CPU a record from sixteen consumers of a million records on two cores, as
+much as the consumers themselves, and still 1 to 3 us after three million. A native broker shows less of it: a new group
+waits longer there for its first record, and the tool is compiled meanwhile.
+"""
 JUDGED_BYTES = 1024
 MUST = 0.8
 """Rate through the proxy as a multiple of the native one, at 1 KiB."""

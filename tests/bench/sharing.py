@@ -70,7 +70,7 @@ FLUSH_S = 120
 RUN_S = 180
 """One run of Kafka's tool."""
 WINDOW = (0.5, 0.95)
-"""Rate and CPU count from this share of the records on, until this one: the last records are not in all consumers."""
+"""Rate and CPU count from this share of the records on, until this one: consumers end one after the other."""
 SAMPLE_S = 0.05
 CLIENT_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 """Java's second compiler takes 3 to 5 us of CPU a record from sixteen consumers of a million records on two cores, as
@@ -97,10 +97,9 @@ class Run(NamedTuple):
 
     rate: float
     """Records per second within the window."""
-    records: int
     least: float
     """Records of the consumer with the fewest, as a multiple of an equal share."""
-    cpu_us: float = 0.0
+    cpu_us: float
     """CPU per record, within the window, of the process that served or relayed."""
 
 
@@ -204,11 +203,9 @@ def new_group(bootstrap: str) -> str:
     return group
 
 
-def consume(
-    bootstrap: str, records: int, consumers: int, group: str = "", topic: str = TOPIC, *, pid: int | None = None
-) -> Run:
-    """Let this many consumers of a group share all records. Without a name the group is a new one. `pid`: the process
-    whose CPU is counted; this one by default.
+def consume(bootstrap: str, records: int, consumers: int, group: str = "", topic: str = TOPIC) -> list[Report]:
+    """Let this many consumers of a group share all records. Return their reports. Without a name the group is a new
+    one.
     """
     java = [find_java(), *CLIENT_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", class_path("4.3.0")]
     arguments = [
@@ -217,11 +214,10 @@ def consume(
         *("--show-detailed-stats", "--reporting-interval", "500"),
     ]
     command = [*java, "org.apache.kafka.tools.ShareConsumerPerformance", *arguments]
-    with CpuLog(os.getpid() if pid is None else pid) as cpu:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
     if done.returncode:
         raise SystemExit(f"error: ShareConsumerPerformance failed: {(done.stderr or done.stdout)[-500:]}")
-    return summary(read_reports(done.stdout), consumers, cpu)
+    return read_reports(done.stdout)
 
 
 def read_reports(shown: str) -> list[Report]:
@@ -248,9 +244,14 @@ def _seconds(shown: str) -> float:
     return datetime.strptime(shown, "%Y-%m-%d %H:%M:%S:%f").astimezone().timestamp()
 
 
+def total(reports: list[Report]) -> int:
+    """Return the number of records in all reports."""
+    return sum(report.records for report in reports)
+
+
 def summary(reports: list[Report], consumers: int, cpu: CpuLog) -> Run:
     """Return rate and CPU within the window, whose bounds are ends of reports, and the least share of a consumer."""
-    records = sum(report.records for report in reports)
+    records = total(reports)
     sums = list(accumulate(report.records for report in reports))
     begin, end = (reports[bisect_left(sums, share * records)].end for share in WINDOW)
     consumed = sum(_within(report, begin, end) for report in reports)
@@ -260,11 +261,11 @@ def summary(reports: list[Report], consumers: int, cpu: CpuLog) -> Run:
     for report in reports:
         of_consumer[report.consumer] += report.records
     least = min(of_consumer[str(number)] for number in range(1, consumers + 1))
-    return Run(consumed / (end - begin), records, least * consumers / records, cpu.seconds(begin, end) / consumed * 1e6)
+    return Run(consumed / (end - begin), least * consumers / records, cpu.seconds(begin, end) / consumed * 1e6)
 
 
 def _within(report: Report, begin: float, end: float) -> float:
-    """Return the records of the report between these times, as if they came at a steady rate."""
+    """Return how many records of the report fall into this time, assuming a steady rate."""
     overlap = min(end, report.end) - max(begin, report.begin)
     return report.records * max(overlap, 0) / max(report.end - report.begin, 1e-3)
 
@@ -274,7 +275,9 @@ def measure(worlds: list[World], rounds: int, consumers: list[int], records: int
     for round_number in range(rounds + 1):
         for count in consumers:
             for world in random.sample(worlds, len(worlds)):
-                run = consume(world.bootstrap, records, count, pid=world.pid)
+                with CpuLog(world.pid) as cpu:
+                    reports = consume(world.bootstrap, records, count)
+                run = summary(reports, count, cpu)
                 log(
                     f"{world.name}, {count} consumers: {run.rate:,.0f} records/s, {run.cpu_us:.2f} us of CPU a record, "
                     f"least {run.least:.2f} of an equal share"

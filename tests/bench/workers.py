@@ -171,7 +171,7 @@ def _records(side: Side, records: int, groups: list[str]) -> float:
     """Let each of these groups read all records. Return how many were read."""
     with ThreadPoolExecutor(len(groups)) as pool:
         consume = partial(sharing.consume, side.front.bootstrap, records, CONSUMERS)
-        return sum(run.records for run in pool.map(consume, groups))
+        return sum(map(sharing.total, pool.map(consume, groups)))
 
 
 def _paced_records(side: Side, topic: str, groups: list[str]) -> float:
@@ -183,7 +183,7 @@ def _paced_records(side: Side, topic: str, groups: list[str]) -> float:
         consume = partial(sharing.consume, side.front.bootstrap, records, CONSUMERS, topic=topic)
         runs = [pool.submit(consume, group) for group in groups]
         pool.submit(_produce, side.kafka, topic, records).result()
-        return sum(run.result().records for run in runs)
+        return sum(sharing.total(run.result()) for run in runs)
 
 
 def _produce(bootstrap: str, topic: str, records: int) -> None:

@@ -171,7 +171,7 @@ def test_any_number_of_bytes_but_one_or_two_is_filled_by_a_tagged_field(unused: 
 @pytest.mark.parametrize("shorter", [*range(16), 127, 128, 129, 130, 131, 132, 133, 134, 135])
 @pytest.mark.parametrize("tags", [(), UNKNOWN_TAGS])
 def test_a_shorter_address_replaces_a_longer_one(shorter: int, tags: Any) -> None:
-    """By a tagged field, or by dropping it: an entry has at least 11 bytes."""
+    """A tagged field fills the rest, or the address is dropped: an entry has at least 11 bytes."""
     message = RESPONSE(node_endpoints=[endpoint(1)], unknown_tags=tags)
     message.node_endpoints[0].host = SHORT + "h" * shorter
     frame = framed(2, message)

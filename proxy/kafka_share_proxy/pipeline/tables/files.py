@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.pipeline.failures import one_line
@@ -20,7 +21,11 @@ class Files:
     """File access of one Spark session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm = spark.sparkContext._jvm
+        # By their full names, and once: each package on the way to a class is looked up in all archives of Spark.
+        java = partial(getattr, spark.sparkContext._jvm)
+        self._path = java("org.apache.hadoop.fs.Path")
+        self._streams = java("org.apache.commons.io.IOUtils")
+        self._codecs = java("org.apache.hadoop.io.compress.CompressionCodecFactory")
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
 
     def exists(self, path: str) -> bool:
@@ -30,7 +35,7 @@ class Files:
     def read(self, path: str) -> str:
         stream = self._system(path).open(self._path(path))
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(self._streams.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
@@ -94,11 +99,7 @@ class Files:
 
     def is_compressed(self, path: str) -> bool:
         """Check the file name extension, as Spark does."""
-        known = self._jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(self._configuration)
-        return known.getCodec(self._path(path)) is not None
-
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
+        return self._codecs(self._configuration).getCodec(self._path(path)) is not None
 
     def _system(self, path: str) -> Any:
         return self._path(path).getFileSystem(self._configuration)

@@ -41,7 +41,7 @@ def test_figures_of_share_groups_move_with_what_members_do(w: World, front: Fron
     """Acquire, renew, acknowledge in every way, let a lock end, leave: under names that Kafka's map to."""
     t = w.topic()
     w.raw.produce(t, 10)
-    a = w.member(w.group(lock_ms="2000"), topics=[t])
+    a = w.member(w.group(lock_ms="5000"), topics=[t])  # longer than a pause of a busy machine
 
     def of(name: str, **labels: str) -> float:
         labels_text = ",".join(f'{key}="{value}"' for key, value in sorted({**labels, "group": a.group}.items()))

@@ -15,6 +15,8 @@ __all__ = ["Message", "RequestMessage"]
 
 def __getattr__(name: str) -> Any:
     """Raises AttributeError if there is no such definition."""
+    if name.startswith("__"):  # every import of it looks for __path__, which needs no look into the definitions
+        raise AttributeError(f"no message definition is called {name!r}", name=name, obj=None)
     try:
         loaded = message_class(name)
     except SchemaError as error:

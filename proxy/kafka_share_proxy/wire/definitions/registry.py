@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_share_proxy.wire.codec.compiler import Codec, M
 from kafka_share_proxy.wire.definitions import message_classes, specs
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.specs import MessageSpec, VersionRange
 from kafka_share_proxy.wire.errors import ProxyError
 
@@ -19,37 +20,32 @@ class UnknownVersion(ProxyError, KeyError):
         return str(self.args[0])
 
 
-def _index() -> dict[int, tuple[str, VersionRange, tuple[str, ...]]]:
-    apis = {}
-    for name in specs.names():
-        if name.endswith("Request"):
-            raw = specs.document(name)
-            valid = VersionRange.parse(raw["validVersions"])
-            if valid:
-                apis[raw["apiKey"]] = (name.removesuffix("Request"), valid, tuple(raw["listeners"]))
-    return dict(sorted(apis.items()))
+class _Entry(NamedTuple):
+    """What is looked up of an API, without parsing the fields of its messages."""
+
+    name: str
+    valid: VersionRange
+    listeners: tuple[str, ...]
 
 
-_INDEX = _index()
-
-API_KEYS: Mapping[int, str] = {key: name for key, (name, _, _) in _INDEX.items()}
-"""Name without "Request", for every API that still has a version."""
+API_KEYS: Mapping[int, str] = {int(key): key.name.title().replace("_", "") for key in ApiKey}
+"""Name without "Request", for every API that still has a version. No definition is read for it: a client imports it."""
 
 
 def versions(key: int) -> tuple[int, int]:
     """Return the lowest and highest version. Raises UnknownVersion."""
-    valid = _entry(key)[1]
+    valid = _entry(key).valid
     return valid.first, valid.last
 
 
 def listeners(key: int) -> tuple[str, ...]:
     """Listeners that serve the API: "broker", "controller" or both. Raises UnknownVersion."""
-    return _entry(key)[2]
+    return _entry(key).listeners
 
 
 def request_spec(key: int) -> MessageSpec:
     """Raises UnknownVersion."""
-    return specs.load(f"{_entry(key)[0]}Request")
+    return specs.load(f"{_entry(key).name}Request")
 
 
 def versioned_request_spec(key: int, version: int) -> MessageSpec:
@@ -64,12 +60,12 @@ def versioned_response_spec(key: int, version: int) -> MessageSpec:
 
 def response_spec(key: int) -> MessageSpec:
     """Raises UnknownVersion."""
-    return specs.load(f"{_entry(key)[0]}Response")
+    return specs.load(f"{_entry(key).name}Response")
 
 
 def response_mentions(key: int, word: str) -> bool:
     """True if the text of the response's definition contains the word (`specs.mentions`). Raises UnknownVersion."""
-    return specs.mentions(f"{_entry(key)[0]}Response", word)
+    return specs.mentions(f"{_entry(key).name}Response", word)
 
 
 def message(name: str) -> Any:
@@ -86,13 +82,13 @@ def codec(name: str, version: int) -> Codec[Any]:
 @cache
 def request(key: int, version: int) -> Codec[Any]:
     """Raises UnknownVersion."""
-    return codec(f"{_entry(key)[0]}Request", version)
+    return codec(f"{_entry(key).name}Request", version)
 
 
 @cache
 def response(key: int, version: int) -> Codec[Any]:
     """Raises UnknownVersion."""
-    return codec(f"{_entry(key)[0]}Response", version)
+    return codec(f"{_entry(key).name}Response", version)
 
 
 def codec_of(message: type[M], version: int) -> Codec[M]:
@@ -106,8 +102,11 @@ def _with_version(spec: MessageSpec, version: int) -> MessageSpec:
     return spec
 
 
-def _entry(key: int) -> tuple[str, VersionRange, tuple[str, ...]]:
+@cache
+def _entry(key: int) -> _Entry:
     try:
-        return _INDEX[key]
+        name = API_KEYS[key]
     except KeyError:
         raise UnknownVersion(f"there is no API with key {key}") from None
+    definition = specs.document(f"{name}Request")
+    return _Entry(name, VersionRange.parse(definition["validVersions"]), tuple(definition["listeners"]))

@@ -21,7 +21,7 @@ class UnknownVersion(ProxyError, KeyError):
 
 
 class _Entry(NamedTuple):
-    """What is looked up of an API, without parsing the fields of its messages."""
+    """Name, versions and listeners of an API. The fields of its messages need not be parsed for them."""
 
     name: str
     valid: VersionRange

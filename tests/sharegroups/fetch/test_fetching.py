@@ -179,6 +179,59 @@ def test_quiet_partition_is_read_in_addition_to_a_busy_one(world):
     assert [a for response in responses for a in acquired(response, topic, 1)] == [(0, 0, 1)]
 
 
+def test_a_quiet_partition_of_many_is_read_while_each_busy_one_has_enough(world):
+    """Most requests check the first partitions only, one in a tenth of a second all of them."""
+    topic = world.cluster.create("t", leaders=(1,) * 20)
+    for partition in range(19):
+        for _ in range(200):
+            world.cluster.produce(topic, 1, partition)
+    member = world.member()
+    member.fetch(*((topic, partition) for partition in range(20)), max_records=1)
+    world.cluster.produce(topic, 1, 19)
+    delivered = []
+    for _ in range(60):
+        world.timers.advance(0.01)
+        delivered.append(acquired(member.fetch(max_records=1), topic, 19))
+    assert [records for records in delivered if records] == [[(0, 0, 1)]]
+
+
+def test_all_partitions_are_checked_once_in_a_tenth_of_a_second(world):
+    """Records are read before it is the turn of their partition."""
+    topic = world.cluster.create("t", leaders=(1,) * 100)
+    for partition in range(99):
+        world.cluster.produce(topic, 9, partition)
+    member = world.member()
+    member.fetch(*((topic, partition) for partition in range(100)), max_records=1)
+    world.cluster.produce(topic, 1, 99)
+    earlier = len(world.cluster.requests(1))
+    for _ in range(9):
+        world.timers.advance(0.01)
+        member.fetch(max_records=1)
+    assert len(world.cluster.requests(1)) == earlier
+    world.timers.advance(0.011)
+    member.fetch(max_records=1)
+    assert len(world.cluster.requests(1)) == earlier + 1
+
+
+def test_a_request_goes_on_to_other_partitions_if_the_first_have_nothing_to_deliver(world):
+    """The cache has enough of the first, all of it aborted."""
+    world.configure("g", share_isolation_level="read_committed")
+    topic = world.cluster.create("t", leaders=(1, 1))
+    for partition in range(2):
+        world.cluster.produce(topic, 1, partition)
+    for base_sequence in range(5):
+        world.cluster.produce(
+            topic, 1, 0, producer_id=9, producer_epoch=0, base_sequence=base_sequence, is_transactional=True
+        )
+        world.cluster.produce(topic, 1, 1)
+    topic.logs[0].aborted.append((9, 1))
+    member = world.member()
+    assert acquired(member.fetch((topic, 0), (topic, 1), max_records=1), topic, 0) == [(0, 0, 1)]
+    response = member.fetch(max_records=3)
+    assert [acquired(response, topic, partition) for partition in range(2)] == [[], [(0, 2, 1)]]
+    world.assert_idle()
+
+
 def test_broker_that_is_no_longer_leader_refreshes_the_view(world):
     """6 of the broker's Fetch: Metadata, then 6 with the new leader for the client."""
     topic = world.cluster.create("t", leaders=(1,))

@@ -20,9 +20,9 @@ def world() -> World:
     return share_world
 
 
-def surveyed(*arguments: Any) -> Survey:
+def surveyed(*arguments: Any, **options: Any) -> Survey:
     """Survey in one go."""
-    task: Task[Survey] = Task(survey(*arguments), lambda _: None)
+    task: Task[Survey] = Task(survey(*arguments, **options), lambda _: None)
     task.start()
     assert task.finished
     if task.error is not None:
@@ -73,3 +73,30 @@ def test_full_window_is_left_out(world):
     member.fetch(topic)
     session_survey = surveyed(member.connection, world.services, "g", partitions_of(topic, 1), {})
     assert (session_survey.ready, session_survey.missing, session_survey.unstarted) == ([], [], [])
+
+
+@pytest.mark.parametrize(("enough", "ready"), [(1, [0]), (7, [0]), (8, [0, 1]), (17, [0, 1]), (18, [0, 1, 2])])
+def test_a_survey_ends_with_the_partition_that_makes_it_enough(world, enough, ready):
+    """Each of the three has ten records; three of the first are acquired."""
+    topic = world.cluster.create("t", leaders=(1, 1, 1))
+    for partition in range(3):
+        for _ in range(10):
+            world.cluster.produce(topic, 1, partition)
+    member = world.member()
+    member.fetch(*((topic, partition) for partition in range(3)), max_records=3)
+    session_survey = surveyed(member.connection, world.services, "g", partitions_of(topic, 4), {}, enough=enough)
+    assert [item.partition.partition for item in session_survey.ready] == ready
+    assert session_survey.is_partial
+
+
+def test_records_beyond_the_window_are_not_enough(world):
+    """The second partition is surveyed, too, since the first one has room for a single record."""
+    world.configure("g", share_partition_max_record_locks="100")
+    topic = world.cluster.create("t", leaders=(1, 1))
+    for partition in range(2):
+        for _ in range(200):
+            world.cluster.produce(topic, 1, partition)
+    member = world.member()
+    member.fetch((topic, 0), (topic, 1), max_records=99)
+    session_survey = surveyed(member.connection, world.services, "g", partitions_of(topic, 2), {}, enough=50)
+    assert [item.partition.partition for item in session_survey.ready] == [0, 1]

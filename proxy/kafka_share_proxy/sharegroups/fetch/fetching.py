@@ -4,7 +4,8 @@ Rules: sharegroups/README.md rules 19-26. The request repeats one loop until it 
 over:
 
 1. Survey the session's partitions (`session_survey`): ready (the next offset is in the cache), missing (to be read),
-   unstarted (without state), or an error.
+   unstarted (without state), or an error. The survey ends with the first that have enough records, if another one had
+   all partitions shortly before.
 2. Start the unstarted ones (`start_offsets`).
 3. Reserve the heads of the missing ones and read them by one Fetch (`head_fetch`), unless there is enough in the cache.
    A missing one that has not been read for a while is read in any case, without waiting, so that a busy partition does
@@ -65,9 +66,9 @@ async def fetch(fetching: ShareFetching, acknowledging: Acknowledging | None) ->
         figures.acquire_s.observe(fetching.services.timers.now() - fetching.started_at)
 
 
-def _survey(fetching: ShareFetching) -> Coroutine[Any, Any, Survey]:
+def _survey(fetching: ShareFetching, *, is_whole: bool) -> Coroutine[Any, Any, Survey]:
     """Survey the session's partitions, with the keys of ready records if the group has key order."""
-    return (survey_with_keys if fetching.is_ordered else survey_session)(fetching)
+    return survey_with_keys(fetching) if fetching.is_ordered else survey_session(fetching, is_whole=is_whole)
 
 
 async def _fetch(fetching: ShareFetching) -> None:
@@ -77,12 +78,12 @@ async def _fetch(fetching: ShareFetching) -> None:
     another proxy it ends without records, because the response must confirm the acknowledgements before that.
     """
     services, connection, timers = fetching.services, fetching.connection, fetching.services.timers
-    confirmed_at, group_id = fetching.started_at, fetching.group_id
+    confirmed_at, group_id, is_whole = fetching.started_at, fetching.group_id, False
     while services.coordinator.sessions.is_open(fetching.session) and not services.gate.is_closed(group_id):
         if timers.now() - confirmed_at >= RIGHTS_GRACE_S / 2:
             await refresh(connection, services, fetching.order)
             confirmed_at = timers.now()
-        survey = await _survey(fetching)
+        survey = await _survey(fetching, is_whole=is_whole)
         wait_is_over = is_wait_over(fetching)
         if survey.unstarted and await start(fetching, survey.unstarted):
             continue
@@ -95,8 +96,9 @@ async def _fetch(fetching: ShareFetching) -> None:
             may_read_ahead = earlier_fetch is None and not fetching.has_read
             if (has_min_bytes or wait_is_over) and acquire(fetching, survey, may_read_ahead=may_read_ahead):
                 return
-            if survey.is_passed() and not survey.is_outdated:
-                continue  # every batch belonged to aborted transactions: survey again from the next offset
+            if survey.may_have_missed_records():
+                is_whole = True
+                continue
             if wait_is_over or fetching.has_only_errors():
                 return
         head_fetch = new_fetch or earlier_fetch
@@ -131,7 +133,7 @@ async def _acquire_now(fetching: ShareFetching) -> bool:
     Return False if that does not satisfy the request.
     """
     services, timers = fetching.services, fetching.services.timers
-    survey = await _survey(fetching)
+    survey = await _survey(fetching, is_whole=True)
     min_bytes = fetching.request.min_bytes
     if HeadFetch.of(fetching.connection) is None:
         new_fetch = read_heads(fetching, survey, may_wait=False, has_min_bytes=survey.has(min_bytes))
@@ -139,6 +141,6 @@ async def _acquire_now(fetching: ShareFetching) -> bool:
             await first_until(timers, timers.now() + services.options.reservation_grace_s, new_fetch.done)
             if new_fetch.done.done:
                 await absorb(fetching, new_fetch)
-            survey = await _survey(fetching)
+            survey = await _survey(fetching, is_whole=True)
     session_is_open = services.coordinator.sessions.is_open(fetching.session)
     return session_is_open and survey.has(min_bytes) and acquire(fetching, survey, may_read_ahead=False)

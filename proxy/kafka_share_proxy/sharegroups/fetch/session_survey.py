@@ -116,6 +116,10 @@ class Survey:
     unstarted: list[TopicIdPartition] = field(default_factory=list)
     is_outdated: bool = False
     """True if a partition changed during a survey that let other tasks run."""
+    records: int = 0
+    """Number of offsets that the ready partitions have in the cache and in their windows. Not all may be free."""
+    is_partial: bool = False
+    """True if it ended with enough records, so that there may be further partitions."""
 
     def bytes_ready(self) -> int:
         """Return the bytes in the cache from the partitions' next offsets on."""
@@ -127,8 +131,14 @@ class Survey:
     def has(self, min_bytes: int) -> bool:
         return bool(self.ready) and (min_bytes <= 1 or self.bytes_ready() >= min_bytes)
 
-    def is_passed(self) -> bool:
-        """Return True if the next offset of a ready partition has changed since the survey."""
+    def may_have_missed_records(self) -> bool:
+        """Return True if another survey may find records immediately, although none could be acquired after this one.
+
+        They are in further partitions, or after batches of aborted transactions, which moved the next offset.
+        """
+        return self.is_partial or (not self.is_outdated and self._is_passed())
+
+    def _is_passed(self) -> bool:
         return any(
             ready_partition.share.partition.next_fetch_offset() != ready_partition.offset
             for ready_partition in self.ready
@@ -202,10 +212,11 @@ def begin(
     )
 
 
-async def survey_session(fetching: ShareFetching) -> Survey:
+async def survey_session(fetching: ShareFetching, *, is_whole: bool = False) -> Survey:
     """Return the state of each partition. One that cannot be fetched here gets an error in `results`.
 
-    A member acquires nothing from partitions that it is about to give up (sharegroups/README.md rule 62).
+    Unless it must be whole, it may end with the first partitions that have enough records (sharegroups/README.md rule
+    25). A member acquires nothing from partitions that it is about to give up (sharegroups/README.md rule 62).
     """
     partitions: Sequence[TopicIdPartition] = fetching.order
     services = fetching.services
@@ -217,7 +228,13 @@ async def survey_session(fetching: ShareFetching) -> Survey:
             partitions = [partition for partition in partitions if partition not in withdrawn]
     if len(partitions) <= SURVEYED_AT_ONCE:
         return await survey(
-            fetching.connection, services, fetching.group_id, partitions, fetching.results, judged=judged
+            fetching.connection,
+            services,
+            fetching.group_id,
+            partitions,
+            fetching.results,
+            judged=judged,
+            enough=_enough(fetching, is_whole=is_whole),
         )
     keys = [ShareKey(fetching.group_id, *partition) for partition in partitions]
     waiter = services.reads.wait(keys)
@@ -234,6 +251,19 @@ async def survey_session(fetching: ShareFetching) -> Survey:
     return surveyed
 
 
+def _enough(fetching: ShareFetching, *, is_whole: bool) -> float:
+    """Return the number of records with which a survey may end. Infinite if it is to have every partition.
+
+    One survey in `idle_read_s` has all of them: to read missing heads, and to start or refuse partitions.
+    """
+    session, now = fetching.session, fetching.services.timers.now()
+    is_due = now - session.surveyed_at >= fetching.services.options.idle_read_s
+    if is_whole or is_due or fetching.request.min_bytes > 1 or fetching.is_ordered:
+        session.surveyed_at = now
+        return inf
+    return fetching.request.max_records
+
+
 async def survey(
     connection: Connection,
     services: ShareServices,
@@ -242,11 +272,13 @@ async def survey(
     results: Results,
     work: Work = AT_ONCE,
     judged: JudgedTopics | None = None,
+    enough: float = inf,
 ) -> Survey:
     """Survey partitions of a group that have no error in `results` yet. One that cannot be fetched here gets one.
 
-    Other tasks may run in between if there are many. Locks that were granted at another node are released
-    (sharegroups/README.md rule 23). Topics that are not in `judged` are added to it.
+    It ends once this number of records is `enough`. Other tasks may run in between if there are many. Locks that were
+    granted at another node are released (sharegroups/README.md rule 23). Topics that are not in `judged` are added to
+    it.
     """
     surveyed = Survey()
     judged = {} if judged is None else judged
@@ -266,6 +298,9 @@ async def survey(
             follow_leader(services, ShareKey(group_id, *partition))
         else:
             _survey_one(surveyed, connection, services, group_id, partition, topic.leaders[number].epoch, holder)
+        if surveyed.records >= enough:
+            surveyed.is_partial = True
+            break
         if work is not AT_ONCE:
             await work.step()
     return surveyed
@@ -294,6 +329,7 @@ def _survey_one(
     chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
     if chunk is not None:
         surveyed.ready.append(Ready(partition, share, offset, chunk))
+        surveyed.records += min(chunk.next_offset - offset, share.partition.room(settings.max_record_locks))
     else:
         surveyed.missing.append(MissingHead(partition, share, offset))
 

@@ -8,6 +8,7 @@ The caller of `end` or `end_connection` releases the locks of the session's part
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -45,7 +46,7 @@ def next_epoch(epoch: int) -> int:
 class Session:
     """The partitions of one share session, in the order in which they are served."""
 
-    __slots__ = ("_in_flight", "connection_id", "epoch", "key", "request_epoch")
+    __slots__ = ("_in_flight", "connection_id", "epoch", "key", "request_epoch", "surveyed_at")
 
     def __init__(self, key: SessionKey, connection_id: int, partitions: Iterable[TopicIdPartition]) -> None:
         self.key = key
@@ -53,6 +54,8 @@ class Session:
         self.epoch = next_epoch(INITIAL_EPOCH)
         """Epoch that the next request must carry."""
         self.request_epoch = INITIAL_EPOCH
+        self.surveyed_at = -inf
+        """Monotonic time in seconds at which a fetch last checked all partitions."""
         self._in_flight: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, True)
 
     @property

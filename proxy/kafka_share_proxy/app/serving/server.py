@@ -2,8 +2,7 @@
 
 Order: the ports are tried, and the admin listener opens, so that probes see why the proxy is not ready. Then the
 cluster is queried. Its responses decide, once, what each feature serves. Only then are clients admitted. At the
-end, new clients are refused, requests in flight may finish until the deadline, and then everything else is closed
-immediately.
+end, new clients are refused, requests in flight may finish until the deadline, and then everything else is closed.
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ class Server:
             check_listeners.require(config, self._bind)
         with trio.CancelScope() as everything:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._receive_signals, everything)
+                await nursery.start(self._receive_signals, everything)
                 if self._seat is not None:
                     nursery.start_soon(self._follow_supervisor, self._seat)
                 await self._open_admin(nursery)
@@ -356,8 +355,9 @@ class Server:
         self._tracing = spans.provider(build_info.version(), advertised(self._config), ratio)
         self._tracer = self._tracing.get_tracer(spans.SERVICE)
 
-    async def _receive_signals(self, everything: trio.CancelScope) -> None:
+    async def _receive_signals(self, everything: trio.CancelScope, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE) as received:
+            task_status.started()  # before the first request to a broker reads all message definitions
             async for number in received:
                 if number == signal.SIGHUP:
                     await self._reloading.try_reload("SIGHUP")

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+registry.read_definitions()  # with the program: workers that are forked later must not read files of another release
+
 
 def cluster_client_settings(config: Config, upstream_tls: TlsContext | None) -> ClusterClientSettings:
     """Return the settings of the proxy's own connections."""

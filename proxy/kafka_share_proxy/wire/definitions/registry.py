@@ -32,6 +32,12 @@ API_KEYS: Mapping[int, str] = {int(key): key.name.title().replace("_", "") for k
 """Name without "Request", for every API that still has a version. No definition is read for it: a client imports it."""
 
 
+def read_definitions() -> None:
+    """Read what is looked up of every API. Processes that are forked then share it, and need no files for it."""
+    for key in API_KEYS:
+        _entry(key)
+
+
 def versions(key: int) -> tuple[int, int]:
     """Return the lowest and highest version. Raises UnknownVersion."""
     valid = _entry(key).valid

@@ -357,7 +357,7 @@ class Server:
 
     async def _receive_signals(self, everything: trio.CancelScope, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE) as received:
-            task_status.started()  # before the first request to a broker reads all message definitions
+            task_status.started()  # before any task that may take long: a signal would end the process
             async for number in received:
                 if number == signal.SIGHUP:
                     await self._reloading.try_reload("SIGHUP")

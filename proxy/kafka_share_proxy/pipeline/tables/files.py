@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.pipeline.failures import one_line
@@ -22,10 +21,10 @@ class Files:
 
     def __init__(self, spark: SparkSession) -> None:
         # By their full names, and once: each package on the way to a class is looked up in all archives of Spark.
-        java = partial(getattr, spark.sparkContext._jvm)
-        self._path = java("org.apache.hadoop.fs.Path")
-        self._streams = java("org.apache.commons.io.IOUtils")
-        self._codecs = java("org.apache.hadoop.io.compress.CompressionCodecFactory")
+        jvm = spark.sparkContext._jvm
+        self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
+        self._streams = getattr(jvm, "org.apache.commons.io.IOUtils")
+        self._codecs = getattr(jvm, "org.apache.hadoop.io.compress.CompressionCodecFactory")
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
 
     def exists(self, path: str) -> bool:
